@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "hashing",
         "internal_members",
         "lazy_dataclass",
+        "locks_at_fork",
         "options",
         "target",
         "timeline",

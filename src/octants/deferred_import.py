@@ -19,8 +19,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
+
+from octants.locks_at_fork import acquired_before_forks
+
+_importing = acquired_before_forks(threading.RLock())
+"""Held while a module is imported: in the child of a fork in between, no import of it would end."""
 
 
 class Deferred:
@@ -39,13 +45,18 @@ class Deferred:
         setattr(self._module or self._load(), attribute, value)
 
     def _load(self) -> Any:
-        module = importlib.import_module(self._module_name)
+        module = _import(self._module_name)
         if not getattr(module.__spec__, "_initializing", False):  # else its import may still fail
             object.__setattr__(self, "_module", module)
         return module
 
     def __repr__(self) -> str:
         return f"<deferred module {self._module_name}>"
+
+
+def _import(name: str) -> Any:
+    with _importing:
+        return importlib.import_module(name)
 
 
 _absent_names = Deferred("octants.diagnostics.absent_names")
@@ -71,10 +82,10 @@ def names_of(
 
     def find(name: str) -> Any:
         if name in submodules or f"{module}.{name}" in _absent_names.PLACES:
-            return importlib.import_module(f"{module}.{name}")
+            return _import(f"{module}.{name}")
         if name not in source_of:
             raise _absent_names.attribute_error(module, name, names)
-        found = getattr(importlib.import_module(f"octants.{source_of[name]}"), name)
+        found = getattr(_import(f"octants.{source_of[name]}"), name)
         offered[name] = found
         return found
 

@@ -33,6 +33,7 @@ from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.garbage_collection import Uncollected
 from octants.ir.core import Module
+from octants.locks_at_fork import acquired_before_forks
 from octants.options import Options
 from octants.pass_context import Observer, Stage
 from octants.runtime.arguments.parameters import InterfaceDevices
@@ -271,7 +272,7 @@ class State:
     def __init__(self) -> None:
         self.devices: DevicesInUse | None = None
         self.generation = 0
-        self.compiling = threading.RLock()
+        self.compiling = acquired_before_forks(threading.RLock())
         self.recorder: Recorder | None = None
         self.seed = 0
         self.snapshot_budget = 0  # until it is known

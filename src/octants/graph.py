@@ -29,6 +29,7 @@ from octants.lang.directives import do_while as do_while
 from octants.lang.directives import parallel as parallel
 from octants.lang.directives import parallel_context as parallel_context
 from octants.launch.kernel_device import device_of_array
+from octants.locks_at_fork import released_in_children
 from octants.runtime.arguments.parameters import has_interface, is_torch
 from octants.runtime.capture import Capture, CommandReplay, captures, thread_capture
 
@@ -59,7 +60,7 @@ class Graph:
         self._generation = -1
         self._first = self._count = 0
         self._numbered: list[tuple[Specialisation, int]] = []
-        self._lock = threading.Lock()
+        self._lock = released_in_children(threading.Lock())
         self.replays = 0
 
     @property

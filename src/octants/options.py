@@ -17,6 +17,7 @@ from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import NotInitialised, UnknownOption, WrongOption
 from octants.lazy_dataclass import dataclass
+from octants.locks_at_fork import released_in_children
 
 if TYPE_CHECKING:
     import difflib
@@ -397,7 +398,7 @@ class _InForce:
     options: Options | None = None
     initialise: Callable[[], None] | None = None
     """The function to call when something is used before the first `init`; None from then on."""
-    lock = threading.RLock()
+    lock = released_in_children(threading.RLock())
 
 
 def verifies_passes() -> bool:

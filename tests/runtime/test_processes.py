@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -245,3 +246,81 @@ def test_exit_inside_a_launch_of_many_threads() -> None:
     """
     for _ in range(2):
         assert finish(start(code)) == "bye\n"
+
+
+COMPILING = """
+import os, sys, threading, time
+import octants as qd
+import llvmlite.binding as llvm
+from octants.driver import state
+
+qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
+done = qd.field(qd.i32, ())
+begun = threading.Event()
+
+def slowly():
+    begun.set()
+    time.sleep(0.3)
+    return 1
+
+@qd.kernel
+def slow():
+    done[None] += qd.static(slowly())
+
+@qd.kernel
+def quick() -> qd.i32:
+    return 7
+
+thread = threading.Thread(target={target})
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    assert quick() == 7
+    {in_child}
+    print("child", flush=True)
+    os._exit(0)
+assert quick() == 7
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+print("done")
+"""
+
+
+def _run_and_fork(target: str, in_child: str = "pass", head: str = "") -> str:
+    code = textwrap.dedent(head) + COMPILING.format(target=target, in_child=in_child)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "program.py")
+        path.write_text(code)
+        run = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+        return finish(start(run))
+
+
+@needs_fork
+def test_fork_while_a_kernel_is_compiled() -> None:
+    in_child = "done.fill(0); slow(); assert done[None] == 1; import gc; assert gc.isenabled()"
+    assert _run_and_fork("slow", in_child) == "child\ndone\n"
+
+
+@needs_fork
+def test_fork_while_llvm_works_in_another_thread() -> None:
+    head = """
+    def hold():
+        with llvm.ffi.lib._lock:
+            begun.set()
+            time.sleep(0.3)
+    """
+    assert _run_and_fork("hold", head=head) == "child\ndone\n"
+
+
+@needs_fork
+def test_fork_while_a_lock_is_held() -> None:
+    head = """
+    def hold():
+        from octants.data import current_runtime
+        with current_runtime._runtime.lock:
+            begun.set()
+            time.sleep(0.3)
+    """
+    in_child = "x = qd.field(qd.i32, 3); x.fill(2); assert x[1] == 2"
+    assert _run_and_fork("hold", in_child, head) == "child\ndone\n"

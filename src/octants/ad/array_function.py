@@ -30,8 +30,9 @@ from octants.data.ndarray import Ndarray, make_ndarray
 from octants.ir.core import Companion
 from octants.launch.kernel_device import device_of_array
 from octants.launch.taped_memory import TapedMemory, memory_of
+from octants.locks_at_fork import released_in_children
 
-_ONE_AT_A_TIME = threading.RLock()
+_ONE_AT_A_TIME = released_in_children(threading.RLock())
 """Held during an evaluation: a process records one tape at a time, and JAX and PyTorch evaluate the
 functions of several devices in several threads."""
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from octants.diagnostics.exceptions import OctantsError
 from octants.launch.derivative_variants import ReverseStep
 from octants.launch.specialisation import Specialisation
+from octants.locks_at_fork import released_in_children
 from octants.runtime.capture import Capture, CommandReplay, HostCopy, Launch
 from octants.runtime.device import Device
 from octants.runtime.repetitions import Repetitions
@@ -256,7 +257,7 @@ class CapturedReversal:
 
     def __init__(self, replay: CommandReplay, count: int, nbytes: int) -> None:
         self._replay = replay
-        self._lock = threading.Lock()
+        self._lock = released_in_children(threading.Lock())
         self.launches = count
         self.nbytes = nbytes
 

@@ -13,6 +13,7 @@ from octants.cache import source_version
 from octants.cache.store import FileStore
 from octants.diagnostics.exceptions import OctantsError
 from octants.hashing import blake2b
+from octants.locks_at_fork import released_in_children
 from octants.options import Options
 
 
@@ -90,7 +91,7 @@ class _Later:
 
 
 _put_off: list[_Later] = []
-_later_lock = threading.Lock()
+_later_lock = released_in_children(threading.Lock())
 _PAUSE = 0.05  # seconds in which the program goes on with what it has waited for
 
 

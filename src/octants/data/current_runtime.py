@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from octants import options
+from octants.locks_at_fork import released_in_children
 from octants.runtime.device import Device
 from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.types.companions import Companion
@@ -38,7 +39,8 @@ class Runtime:
         self.devices = devices
         self.device = devices.default
         self.generation = next(self._numbers)
-        self.lock = threading.RLock()  # held while trees change or get their memory
+        # Held while trees change or get their memory.
+        self.lock = released_in_children(threading.RLock())
         self.open_trees: dict[int, Any] = {}  # those being described, by the numbers of devices
         self.changes = 0
         """Counts arrays that were made, and arrays that got memory or lost it."""

@@ -13,6 +13,7 @@ import numpy as np
 from octants.data.errors import OutOfMemory
 from octants.diagnostics.byte_counts import format_bytes
 from octants.diagnostics.exceptions import OctantsError
+from octants.locks_at_fork import released_in_children
 from octants.runtime.capture import captures, uncaptured
 from octants.runtime.device import Allocation, Device
 from octants.runtime.memory.array_access import parts_of
@@ -66,7 +67,7 @@ class LateStorage(Storage):
         self._writes: list[Callable[[], None]] | None = []
         self.is_ready = False
         """Whether there is memory, and what was put off is in it."""
-        self._lock = threading.RLock()
+        self._lock = released_in_children(threading.RLock())
 
     def __getattr__(self, name: str) -> Any:
         """The address, or the bytes, for the first time."""

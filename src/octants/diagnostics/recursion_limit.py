@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from octants.diagnostics.errors import TooDeep
+from octants.locks_at_fork import released_in_children
 
 LIMIT = 20_000
 """Python's own recursion limit meanwhile: `frontend.functions.DEEPEST` inlined calls need it."""
 
-_lock = threading.Lock()
+_lock = released_in_children(threading.Lock())
 _in_progress = 0
 _limit_before = 0
 

@@ -360,8 +360,10 @@ class Specialisation:
         """Make something of the kernel once for each key, in this process or an earlier one."""
         found: _Made | None = self.programs.get(key)
         if found is None:
-            with deep_recursion(self.signature.kernel), Uncollected():
-                found = self.programs[key] = self._cached_or_made(key, make)
+            with driver.state.compiling, deep_recursion(self.signature.kernel), Uncollected():
+                found = self.programs.get(key)  # another thread may have made it
+                if found is None:
+                    found = self.programs[key] = self._cached_or_made(key, make)
         return found
 
     def _cached_or_made(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:

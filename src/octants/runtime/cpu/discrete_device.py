@@ -16,6 +16,7 @@ import numpy as np
 
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import InternalError, OctantsError
+from octants.locks_at_fork import released_in_children
 from octants.runtime.capture import noted, refuse_read, thread_capture
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 from octants.runtime.device import Bytes
@@ -70,7 +71,8 @@ class DiscreteMemory(HostMemory):
     shares_memory = False
 
     def __init__(self, *given: Any, **options: Any) -> None:
-        self._lock = threading.RLock()  # a collection of garbage may free memory at any time
+        # A collection of garbage may free memory at any time.
+        self._lock = released_in_children(threading.RLock())
         self._starts: list[int] = []
         self._sizes: dict[int, int] = {}
         super().__init__(*given, **options)

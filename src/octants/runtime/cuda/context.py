@@ -18,6 +18,7 @@ from typing import Any
 from octants.cached_property import cached_property
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import OctantsError
+from octants.locks_at_fork import released_in_children
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.errors import (
     CallFailed,
@@ -30,7 +31,7 @@ from octants.runtime.reports.suspect_kernels import suspects
 
 _PATIENCE = 2e-3  # seconds that a wait spins before it sleeps
 _MOST_SLEEP = 5e-3
-_beginning = threading.Lock()
+_beginning = released_in_children(threading.Lock())
 
 
 class Context:

@@ -16,6 +16,7 @@ from ctypes import byref, c_float, c_void_p
 from typing import Any, TypeVar, final
 
 from octants.diagnostics.launch_errors import DestroyedQueue
+from octants.locks_at_fork import released_in_children
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.errors import OtherStream
@@ -270,7 +271,7 @@ class Streams:
         self.unused: deque[Any] = deque()
         """Owners of memory that no later launch uses; those before may still run."""
         self._freed_after: deque[tuple[Event, list[Any]]] = deque()
-        self._lock = threading.Lock()
+        self._lock = released_in_children(threading.Lock())
         self._others: set[weakref.ref[Stream]] = set()
 
     def create(self, handle: int | None = None) -> Stream:
@@ -528,7 +529,7 @@ class _UsingBlocks:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = released_in_children(threading.Lock())
         self._several: weakref.WeakSet[Streams] = weakref.WeakSet()
         self._count = 0
 

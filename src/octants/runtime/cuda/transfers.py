@@ -10,6 +10,7 @@ from ctypes import byref, c_void_p
 
 import numpy as np
 
+from octants.locks_at_fork import released_in_children
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.fill_words import FILLS
@@ -103,7 +104,7 @@ class PinnedStaging:
         def make(nbytes: int) -> list[Chunk]:
             return [PinnedChunk(context, nbytes) for _ in range(CHUNKS)]
 
-        self.lock = threading.Lock()
+        self.lock = released_in_children(threading.Lock())
         self.copies = Staging(make, LARGE)
         self.ring = PinnedRing(context)
         self.free: defaultdict[int, list[PinnedMemory]] = defaultdict(list)

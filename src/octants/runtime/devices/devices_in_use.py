@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from octants.diagnostics.exceptions import OctantsError
+from octants.locks_at_fork import released_in_children
 from octants.runtime.device import Device
 
 
@@ -23,7 +24,7 @@ class DevicesInUse:
     ) -> None:
         self.default = default
         self._start = start
-        self._lock = threading.Lock()
+        self._lock = released_in_children(threading.Lock())
         self._by_number = {number: default}
 
     def __iter__(self) -> Iterator[Device]:

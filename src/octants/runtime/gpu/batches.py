@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
+from octants.locks_at_fork import acquired_before_forks
 from octants.runtime.gpu.periodic_thread import PeriodicThread
 from octants.runtime.gpu.suballocation import SubAllocation
 from octants.runtime.memory.host import view_memory
@@ -106,7 +105,7 @@ class BatchQueue(ABC):
 
     def __init__(self, context: Any) -> None:
         self.context = context
-        self.lock = threading.RLock()
+        self.lock = acquired_before_forks(threading.RLock())
         self.batch: Any = None
         self._flying: deque[Any] = deque()
         self._submitted_at = 0.0
@@ -115,7 +114,6 @@ class BatchQueue(ABC):
         self._launches_left = 0  # until the pending commands are submitted; 0: any number
         self._repeated = Repetitions[Any](SAME, most=_MOST_REPEATED, counted=4 * _MOST_REPEATED)
         self.timer = PeriodicThread(self._submit_old)
-        _queues.add(self)
 
     # -- what a driver adds ---------------------------------------------------------------------
 
@@ -323,24 +321,3 @@ class BatchQueue(ABC):
 def _queue_each(pending: Sequence[PendingCommand]) -> None:
     for _, queue, data, _ in pending:
         queue(data)
-
-
-_queues: weakref.WeakSet[BatchQueue] = weakref.WeakSet()
-_held: list[BatchQueue] = []
-
-
-def _hold() -> None:
-    """Acquire all locks before a fork, since a child could not release one of another thread."""
-    _held.extend(_queues)
-    for queue in _held:
-        queue.lock.acquire()
-
-
-def _let_go() -> None:
-    for queue in _held:
-        queue.lock.release()
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)

@@ -12,6 +12,7 @@ from octants import abi
 from octants.artifact import Artifact
 from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
+from octants.locks_at_fork import released_in_children
 from octants.runtime.device import Allocation
 from octants.runtime.gpu.driver import DeviceMemory, Queue
 from octants.runtime.reports.messages import (
@@ -62,7 +63,7 @@ class MessageQueue:
         self._clean: dict[int, list[DeviceBuffer]] = {0: [], PRINT_WORDS: []}
         self.undelivered: deque[tuple[Artifact, DeviceBuffer]] = deque()
         self._owners: set[object] = set()
-        self._lock = threading.RLock()
+        self._lock = released_in_children(threading.RLock())
 
     def take(self, artifact: Artifact) -> DeviceBuffer:
         """Take a clean buffer for a launch; deliver messages first if too many launches are in

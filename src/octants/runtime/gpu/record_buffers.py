@@ -12,6 +12,7 @@ import numpy as np
 from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.kernel_run_time_errors import UntrackedWrite
+from octants.locks_at_fork import released_in_children
 from octants.runtime.device import Allocation
 from octants.runtime.gpu.driver import DeviceMemory, Queue
 
@@ -26,7 +27,7 @@ class DeviceRecordBuffers:
     """
 
     def __init__(self, memory: DeviceMemory, queue: Queue, limit: int) -> None:
-        self.lock = threading.Lock()
+        self.lock = released_in_children(threading.Lock())
         self._memory, self._queue = memory, queue
         self._limit = limit
         self._heap: Allocation | None = None

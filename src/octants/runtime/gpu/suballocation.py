@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any, Generic, Protocol, TypeVar
 
 from octants.diagnostics.exceptions import InternalError, OctantsError, OctantsMemoryError
+from octants.locks_at_fork import released_in_children
 from octants.runtime.gpu.allocation_ledger import Ledger
 
 ALIGNMENT = 256
@@ -85,7 +86,7 @@ class Heap(ABC, Generic[B]):
 
     def __init__(self, context: SubmissionTimeline) -> None:
         self._context = context
-        self._lock = threading.RLock()
+        self._lock = released_in_children(threading.RLock())
         self._buffers: list[B] = []  # by address
         self._free: dict[B, list[tuple[int, int]]] = {}  # offsets and sizes, in order
         self._freed: deque[tuple[B, int, int]] = deque()

@@ -13,6 +13,7 @@ from typing import Any
 
 from octants.artifact import MemoryRange
 from octants.lazy_dataclass import dataclass
+from octants.locks_at_fork import released_in_children
 from octants.runtime.parameter_blocks.slots import SlotViews
 
 Range = tuple[int, int]
@@ -51,7 +52,7 @@ class Versions:
     def __init__(self, find: Callable[[int], Range | None]) -> None:
         self._find = find
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = released_in_children(threading.Lock())
         self._by_range: dict[tuple[int, int], WatchedRange] = {}
         self._exported: set[Range] = set()
         self._last_ranges: tuple[Any, WrittenRanges] = None, WrittenRanges(())

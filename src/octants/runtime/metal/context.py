@@ -7,6 +7,7 @@ from collections import deque
 
 from octants.cached_property import cached_property
 from octants.diagnostics.metal_errors import ForkedMetal, MetalDeviceLost, MissingMetal
+from octants.locks_at_fork import released_in_children
 from octants.runtime.gpu.batched_device import SubmissionContext
 from octants.runtime.metal.library import Library, library
 from octants.runtime.reports.suspect_kernels import suspects
@@ -68,7 +69,8 @@ class Context(SubmissionContext):
         self.handle = self.library.newCommandQueue(found.handle)
         self._event = self.library.newSharedEvent(found.handle)
         self._flying: deque[tuple[int, int]] = deque()
-        self._lock = threading.RLock()  # threads that wait release command buffers
+        # Threads that wait release command buffers.
+        self._lock = released_in_children(threading.RLock())
 
     def submit(self, commands: int) -> int:
         """Queue a command buffer, which the context owns from now on; gives its number."""

@@ -22,6 +22,7 @@ from octants import abi
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.graph_errors import GraphOutOfRecordMemory
 from octants.diagnostics.kernel_run_time_errors import UntrackedWrite
+from octants.locks_at_fork import released_in_children
 from octants.runtime.cuda.context import Context
 from octants.runtime.cuda.graphs.abortable_nodes import AbortableKernels
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
@@ -67,7 +68,7 @@ class Replays:
         self._abortable_code = abortable_code
         self._streams = streams
         self._dropped_modules = dropped_modules
-        self._lock = threading.RLock()
+        self._lock = released_in_children(threading.RLock())
         self._unchecked: list[QueuedReplay] = []
         self._begun = 0  # replays that had begun when the word was last read
         self._proved = 0  # replays since then that are known to have large enough record buffers
