@@ -35,6 +35,7 @@ Calls = dict[str, Callable[[], Any]]
 def calls() -> Calls:
     """Calls of kernels and copies that do next to nothing."""
     a, b = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+    v = qd.Vector.field(3, qd.f32, 4)
     loss = qd.field(qd.f32, (), needs_grad=True)
     n = qd.field(qd.i32, 4)
     n.fill(3)
@@ -78,6 +79,12 @@ def calls() -> Calls:
         "an array to numpy": array.to_numpy,
         "a copy of an array": lambda: other.copy_from(array),
         "a copy of a field": lambda: b.copy_from(a),
+        "a fill": lambda: array.fill(1.0),
+        "an element": lambda: a[2],
+        "an element that is written": lambda: a.__setitem__(2, 1.0),
+        "a vector that is written": lambda: v.__setitem__(2, [1.0, 2.0, 3.0]),
+        "a component": lambda: v[2][1],
+        "a component that is written": lambda: v[2].__setitem__(1, 1.0),
     }
 
 
@@ -138,6 +145,12 @@ ON_CPU = {
     "an array to numpy": 10,
     "a copy of an array": 31,
     "a copy of a field": 33,
+    "a fill": 7,
+    "an element": 7,
+    "an element that is written": 9,
+    "a vector that is written": 16,
+    "a component": 15,
+    "a component that is written": 20,
 }
 CHAINS_ON_CPU = {"a launch of a chain": 4, "a launch on a tape, and its reverse": 6}
 ON_CUDA: dict[str, tuple[int, list[str]]] = {

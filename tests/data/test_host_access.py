@@ -22,7 +22,20 @@ from octants.diagnostics.exceptions import (
 )
 from octants.types.enums import Layout
 from octants.types.matrix_values import Matrix, Vector
-from octants.types.scalars import ALL, f16, f32, f64, i8, i32, i64, integer_range, u1, u8, u64
+from octants.types.scalars import (
+    ALL,
+    convert,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+    integer_range,
+    u1,
+    u8,
+    u64,
+)
 from tests.devices import shares_memory
 
 MAKERS = [
@@ -235,6 +248,28 @@ def test_an_element_is_a_view(make: Any) -> None:
         detached[0] = 0
         assert type(detached) is Vector
     assert v[1].to_list() == [7, 8, 9]
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("dtype", "given"),
+    [
+        (f32, [2**24 + 1, -(2**60) - 1, 1e-46]),
+        (f32, [2**70, 0, 0.1]),
+        (f64, [2**53 + 1, 0.1, -0.0]),
+        (i32, [2**31 - 1, -(2**31), 0]),
+        (u64, [2**64 - 1, 2**63, 1]),
+        (u8, [255, 0, 7]),
+    ],
+)
+def test_components_of_a_list(make: Any, dtype: Any, given: list[Any]) -> None:
+    v, each = (make(dtype, 2, element_shape=(3,)) for _ in range(2))
+    v[1] = given
+    for k, value in enumerate(given):
+        each[1][k] = value
+    assert v.to_numpy().tobytes() == each.to_numpy().tobytes()
+    assert v.to_numpy()[1].tolist() == [convert(value, dtype) for value in given]
+    assert [v[1][k] for k in range(3)] == [v[1].x, v[1].y, v[1].z] == v.to_numpy()[1].tolist()
 
 
 @every_kind

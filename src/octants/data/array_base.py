@@ -263,7 +263,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
                 host_slices.write_slice(self, key, value)
                 return
             index = self._index(key)
-            if self.element_shape or not is_ready(value, self.dtype):
+            if not is_ready(value, self.dtype):
                 value = convert_element(self.describe(), value, self.dtype, self.element_shape)
             self.write(value, index)
         except OctantsError as error:
@@ -273,7 +273,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     @internal
     def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
         """Store converted values: every write of the host goes through here."""
-        window = self.window()
+        window = self._opened or self._reopen()
+        if self._is_sparse:
+            values = self._activate(values, region)
         if self.is_read_only:
             raise ReadOnly(self.describe()).at()
         host_access_events.before_write(self, region, source)
@@ -282,12 +284,18 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         if source is not None and self.is_untracked:
             host_access_events.before_share(self, becomes_untracked=True)
 
+    def _activate(self, values: Any, region: ElementRange) -> Any:  # noqa: ARG002
+        """The values that a write to sparse blocks stores; those of an element activate its cells."""
+        return values
+
     def _index(self, key: Any) -> ElementRange:
         """The index of an element, counted from 0, of what stands in the brackets."""
         window = self.window()
         extents, rank = window.shape, window.rank
         if type(key) is int and rank == 1 and not self.offset and 0 <= key < extents[0]:
             return (key,)
+        if key is None and rank == 0:
+            return ()
         given = () if key is None else key if isinstance(key, tuple) else _listed(key)
         if len(given) != rank:
             raise WrongNumberOfIndices(self.describe(), rank, describe(key)).at()
@@ -319,7 +327,6 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """The elements as nested lists of Python numbers; a number if there are no axes."""
         return self.to_numpy().tolist()
 
-    @shortens_tracebacks
     def fill(self, val: Any) -> None:
         """Set all elements to a number, a vector or a matrix.
 
@@ -327,10 +334,14 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             OctantsValueError: the value has not the shape of an element.
             OctantsRuntimeTypeError: it holds something that is no number.
         """
-        if not is_ready(val, self.dtype):
-            what = f"fill() of {self.describe()}"
-            val = convert_element(what, val, self.dtype, self.element_shape)
-        self.write(val)
+        try:
+            if not is_ready(val, self.dtype):
+                what = f"fill() of {self.describe()}"
+                val = convert_element(what, val, self.dtype, self.element_shape)
+            self.write(val)
+        except OctantsError as error:
+            __tracebackhide__ = True
+            raise error.with_traceback(of_users(error))  # noqa: B904
 
     @shortens_tracebacks
     def to_numpy(self, dtype: Any = None, *, copy: bool = True) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from octants.data import host_access_events
 from octants.data.axes import is_integer
 from octants.data.errors import IndexOutOfRange, WrongIndex, WrongNumberOfIndices, describe
-from octants.data.host_value_conversion import convert_element
+from octants.data.host_value_conversion import convert_element, is_ready
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.types.matrix_values import Matrix, Vector
 
@@ -21,20 +21,28 @@ class ElementMatrix(Matrix):
 
     @shortens_tracebacks
     def __getitem__(self, index: Any) -> Any:
-        host_access_events.before_read(self._owner)
+        owner = self._owner
+        host_access_events.before_read(owner)
+        if component := _component(index, owner.element_shape):
+            return self._array.item(component)
         self._numbers(index)
         part = super().__getitem__(index)
         return part.__copy__() if isinstance(part, Matrix) else part
 
     @shortens_tracebacks
     def __setitem__(self, index: Any, value: Any) -> None:
+        owner = self._owner
+        component = _component(index, owner.element_shape)
+        if component and is_ready(value, owner.dtype):
+            owner.write(value, (*self._index, *component))
+            return
         numbers = self._numbers(index)
-        what = self._owner.describe()
-        values = convert_element(what, value, self._owner.dtype, numbers.shape)
+        what = owner.describe()
+        values = convert_element(what, value, owner.dtype, numbers.shape)
         values = np.broadcast_to(values, numbers.shape)
         for number, item in zip(numbers.ravel().tolist(), values.ravel(), strict=True):
-            component = np.unravel_index(number, self.shape)
-            self._owner.write(item, (*self._index, *map(int, component)))
+            position = np.unravel_index(number, self.shape)
+            owner.write(item, (*self._index, *map(int, position)))
 
     def _numbers(self, index: Any) -> np.ndarray[Any, Any]:
         """The positions of the components that an index selects, counted row by row."""
@@ -92,6 +100,17 @@ class FarElementVector(FarElementMatrix, ElementVector):
     """A vector of that kind."""
 
     __slots__ = ()
+
+
+def _component(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of one component, if it is of Python integers that count from 0; () for others."""
+    given = index if type(index) is tuple else (index,)
+    if len(given) != len(shape):
+        return ()
+    for item, extent in zip(given, shape, strict=True):
+        if type(item) is not int or not 0 <= item < extent:
+            return ()
+    return given
 
 
 _KINDS = {True: (ElementVector, ElementMatrix), False: (FarElementVector, FarElementMatrix)}

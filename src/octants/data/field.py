@@ -217,19 +217,17 @@ class Field(Tensor[E], FieldHandle):
         sparsity = self.sparsity if self._is_sparse else None
         return None if sparsity is None else sparse_blocks.active_elements(sparsity)
 
-    def write(self, values: Any, region: ElementRange = (), source: Any = None) -> None:
-        """Store converted values: every write of the host goes through here.
-
-        A write to an element activates the cells that it is in; one to all elements leaves out
-        those in cells that are not active.
+    def _activate(self, values: Any, region: ElementRange) -> Any:
+        """Activate the cells that the element at a region is in; leave out inactive cells where all
+        elements are written.
         """
-        self.window()
-        if self._is_sparse and (sparsity := self.sparsity) is not None:
-            if region:
-                sparse_blocks.activate(sparsity, region[: len(sparsity.shape)])
-            else:
-                values = sparse_blocks.only_active(sparsity, values, len(self.element_shape))
-        super().write(values, region, source)
+        sparsity = self.sparsity
+        if sparsity is None:
+            return values
+        if region:
+            sparse_blocks.activate(sparsity, region[: len(sparsity.shape)])
+            return values
+        return sparse_blocks.only_active(sparsity, values, len(self.element_shape))
 
     def require_shareable(self) -> None:
         """An error if other libraries cannot get the memory itself."""

@@ -74,14 +74,15 @@ class HostWindow:
 
     def write(self, values: Any, region: ElementRange = ()) -> None:
         """Store values that broadcast to what lies at ``region``."""
+        location = region
         if self._splits is not None:
+            location = self._locate(region)
             values = np.broadcast_to(values, self.shape[len(region) :])
             parts = self._splits[len(region) :]
             values = values.reshape([extent for split in parts for _, extent in split])
-        if region or not _repeat(self._parts, values):
-            self._parts[self._locate(region)] = values
-        capture = thread_capture()
-        if capture is not None:
+        if region or not isinstance(values, np.ndarray) or not _repeat(self._parts, values):
+            self._parts[location] = values
+        if captures and (capture := thread_capture()) is not None:
             capture.wrote(self._at(region), values)
 
     def clear(self) -> None:
@@ -143,7 +144,8 @@ class HostWindow:
 
     def view(self, region: ElementRange = ()) -> Array | None:
         """The memory itself at ``region`` as a numpy array; None where it cannot be."""
-        refuse_read()
+        if captures:
+            refuse_read()
         return self.part(region)
 
     def part(self, region: ElementRange = ()) -> Array | None:
@@ -336,12 +338,12 @@ def make_window(
     return kind(storage, offset, layout, dtype, element_shape)
 
 
-def _repeat(target: Array, values: Any) -> bool:
+def _repeat(target: Array, values: Array) -> bool:
     """Store a small vector or matrix in each element, if all lie in one piece; whether it did.
 
     numpy copies it element by element; in blocks of some kilobytes it is five times as fast.
     """
-    if not isinstance(values, np.ndarray) or not 1 < values.size <= _BLOCK // 16:
+    if not 1 < values.size <= _BLOCK // 16:
         return False
     is_element = target.shape[target.ndim - values.ndim :] == values.shape
     if not is_element or target.size < 2 * _BLOCK or not target.flags.c_contiguous:

@@ -69,7 +69,10 @@ def convert_element(what: str, value: Any, dtype: DType, shape: tuple[int, ...])
 
     A number stands for all components; a vector may be given as a matrix of one column.
     """
-    if not isinstance(value, (list, tuple, Matrix)) and np.ndim(value) == 0:
+    is_list = isinstance(value, (list, tuple))
+    if is_list and shape == (len(value),) and all(is_ready(item, dtype) for item in value):
+        return np.array(value, None if dtype.is_float else dtype.numpy).astype(dtype.numpy)
+    if not is_list and not isinstance(value, Matrix) and np.ndim(value) == 0:
         return convert_scalar(what, value, dtype)
     given = _components(what, value, shape)
     if given.shape != shape:

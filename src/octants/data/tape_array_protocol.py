@@ -116,12 +116,10 @@ class StoredArray(ABC):
     def note_write(self, region: tuple[int, ...]) -> None:
         """Count a write of the host, and remember when it was, and which elements it changed."""
         self.version += 1
-        now, last = host_access_events.Clock.now(), self.written
+        clock = host_access_events.Clock
+        now, last = clock.now(), self.written
         if last is not None and last[0] == now and last[1] != region:
             region = ()
         self.written = now, region
-        if (
-            self.companion is Companion.PRIMAL
-            and now[0] is host_access_events.Clock.launches.first_numbers
-        ):
-            host_access_events.Clock.last_write = now
+        if self.companion is Companion.PRIMAL and now[0] is clock.launches.first_numbers:
+            clock.last_write = now

@@ -113,7 +113,8 @@ class Matrix:
 
     def __setattr__(self, name: str, value: Any) -> None:
         chosen = self._components(name)
-        self[list(chosen)] = value
+        is_number = len(chosen) == 1 and isinstance(value, (int, float))
+        self[chosen[0] if is_number else list(chosen)] = value
 
     def _components(self, name: str) -> tuple[int, ...]:
         chosen = positions(name)
