@@ -285,7 +285,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             host_access_events.before_share(self, becomes_untracked=True)
 
     def _activate(self, values: Any, region: ElementRange) -> Any:  # noqa: ARG002
-        """The values that a write to sparse blocks stores; those of an element activate its cells."""
+        """The values that a write to sparse blocks stores; it activates the cells of an element."""
         return values
 
     def _index(self, key: Any) -> ElementRange:
