@@ -29,7 +29,7 @@ from octants.target import Capabilities
 REPOSITORY = Path(__file__).parent.parent
 SOURCE = REPOSITORY / "src" / "octants"
 PAGE = (REPOSITORY / "CONTRIBUTING.md").read_text()
-KINDS = ("An operation", "A pass", "A backend", "An error")
+KINDS = ("An operation", "A function", "A pass", "A backend", "An error")
 
 
 def files(kind: str) -> list[list[str]]:

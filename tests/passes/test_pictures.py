@@ -2,88 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import textwrap
 from types import ModuleType
 
 import pytest
 
+from octants import passes
 from octants.autodiff import forward, reverse
 from octants.autodiff.improve import loop_unswitching, narrow_counters, recorded_results
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes import (
-    approximate_quotients,
-    check_bounds,
-    check_finite,
-    contract_to_fma,
-    demote_atomics,
-    drop_custom_derivatives,
-    expand_divisions,
-    expand_powers,
-    expose_invariants,
-    factor_pair_sums,
-    fix_summation_order,
-    fold_zero_products,
-    fuse_product_sums,
-    gather_sums,
-    hoist_from_branches,
-    hoist_loads,
-    jam_loops,
-    localise_rows,
-    outline_tasks,
-    relax_divisions,
-    sequence_work_items,
-    share_differences,
-    share_reciprocals,
-    sink_stores,
-    skip_unchanged_updates,
-    split_sums,
-    sum_in_registers,
-    unroll_loops,
-    unroll_shared_sums,
-)
 from octants.simplify import constant_folding_and_cse, dead_code
-
-PASSES = [
-    (approximate_quotients, "approximate_quotients"),
-    (share_differences, "share_differences"),
-    (jam_loops, "jam_loops"),
-    (hoist_loads, "hoist_loads"),
-    (localise_rows, "localise_rows"),
-    (check_bounds, "check_bounds"),
-    (check_finite, "check_finite"),
-    (outline_tasks, "outline_tasks"),
-    (sum_in_registers, "sum_in_registers"),
-    (contract_to_fma, "contract_to_fma"),
-    (drop_custom_derivatives, "drop_custom_derivatives"),
-    (sink_stores, "sink_stores"),
-    (skip_unchanged_updates, "skip_unchanged_updates"),
-    (demote_atomics, "demote_atomics"),
-    (fold_zero_products, "fold_zero_products"),
-    (expand_divisions, "expand_divisions"),
-    (expand_powers, "expand_powers"),
-    (expose_invariants, "expose_invariants"),
-    (factor_pair_sums, "factor_pair_sums"),
-    (fix_summation_order, "fix_summation_order"),
-    (fuse_product_sums, "fuse_product_sums"),
-    (gather_sums, "gather_sums"),
-    (hoist_from_branches, "hoist_from_branches"),
-    (relax_divisions, "relax_divisions"),
-    (sequence_work_items, "sequence_work_items"),
-    (share_reciprocals, "share_reciprocals"),
-    (split_sums, "split_sums"),
-    (unroll_loops, "unroll_loops"),
-    (unroll_shared_sums, "unroll_shared_sums"),
-    (constant_folding_and_cse, "fold"),
-    (dead_code, "prune"),
-    (reverse, "reverse"),
-    (forward, "forward"),
-    (recorded_results, "record_results"),
-    (loop_unswitching, "make_versions"),
-    (narrow_counters, "narrow_counters"),
-]
 
 
 def pictures(module: ModuleType) -> list[tuple[str, str]]:
@@ -95,6 +28,24 @@ def pictures(module: ModuleType) -> list[tuple[str, str]]:
     pairs = zip(texts[::2], texts[1::2], strict=True)
     return [(whole(before), whole(after, before)) for before, after in pairs]
 
+
+OF_PASSES = [
+    (module, name)
+    for _, name, _ in pkgutil.iter_modules(passes.__path__)
+    for module in [importlib.import_module(f"octants.passes.{name}")]
+    if hasattr(module, name) and "\nAfter::\n" in (module.__doc__ or "")
+]
+PICTURES = [
+    *OF_PASSES,
+    (constant_folding_and_cse, "fold"),
+    (dead_code, "prune"),
+    (reverse, "reverse"),
+    (forward, "forward"),
+    (recorded_results, "record_results"),
+    (loop_unswitching, "make_versions"),
+    (narrow_counters, "narrow_counters"),
+]
+"""The modules with pictures, and the functions that these are of."""
 
 TASK = re.compile(r"^(serial|parallel \((%2: \w+) < (.*)\)) {\n((?:  .*\n)*)}\n", re.MULTILINE)
 
@@ -117,7 +68,7 @@ def _task(found: re.Match[str]) -> str:
     return f"{head}{body}  yield()\n}}\n"
 
 
-@pytest.mark.parametrize(("module", "name"), PASSES, ids=[name for _, name in PASSES])
+@pytest.mark.parametrize(("module", "name"), PICTURES, ids=[name for _, name in PICTURES])
 def test_picture(module: ModuleType, name: str) -> None:
     pairs = pictures(module)
     assert pairs

@@ -30,6 +30,7 @@ from octants.frontend import (
 )
 from octants.frontend.context import Context
 from octants.frontend.expression_values import MatrixValue, describe, is_number
+from octants.ir.ops.arithmetic import FLOAT_FUNCTIONS
 from octants.lang import atomics_and_random as stubs
 from octants.lang import scalar_functions, sparse
 from octants.types.matrix_types import MatrixType
@@ -88,15 +89,11 @@ CONSTRUCTORS: dict[type, Callable[..., Any]] = {
 
 
 def _float_functions() -> dict[Any, Handler]:
-    names = (
-        "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh"
-        " tanh asinh acosh atanh erf"
-    )
     return {
         getattr(scalar_functions, name): bind(
             getattr(scalar_functions, name), numeric_functions.float_function(name), folds=True
         )
-        for name in names.split()
+        for name in sorted(FLOAT_FUNCTIONS)
     }
 
 
