@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.launch.derivative_variants import plan_with_modules
 from tests.ad.differences import check_tape
 from tests.seeds import pairwise
 
@@ -88,6 +89,33 @@ def damp(x: qd.Tensor, v: qd.Tensor):
         x[i] *= qd.sin(v[i]) + x[i]
         qd.atomic_max(x[i], 0.1 * v[i])
         v[i] = v[i] * x[i]
+
+
+@qd.kernel
+def bounced(x: qd.Tensor, v: qd.Tensor):
+    for i in range(N):
+        if x[i] > 0.5:
+            before = x[i]
+            x[i] = before * before * v[i]
+            if v[i] > -0.5:
+                between = x[i]
+                x[i] = between * qd.sin(between)
+                v[i] = between * v[i]
+            else:
+                v[i] = v[i] * x[i] * before
+        else:
+            v[i] = v[i] * v[i] * x[i]
+            x[i] = x[i] * v[i]
+
+
+def test_reads_in_branches_take_no_record(w: World) -> None:
+    """Ifs outside of loops yield what they read, so that such tapes can be replayed."""
+    w.check(lambda: (bounced(w.x, w.v), bounced(w.x, w.v), w.total()))
+    plan = plan_with_modules(bounced.specialise((w.x, w.v)))
+    modules = [step.backward.module for step in plan.steps if step.backward is not None]
+    names = {op.NAME for module in modules if module is not None for op in module.walk()}
+    assert "if" in names
+    assert not {name for name in names if name.startswith("record")}
 
 
 def test_updates_that_run_once(w: World) -> None:

@@ -124,7 +124,7 @@ def test_state(name: str) -> None:
     [
         (0, "%v: f32 = load<@x, primal>(%i, %zero)"),
         (
-            8,
+            0,
             """%is_low: u1 = compare<lt>(%i, %t)
             %v: f32 = if(%is_low) {
               %low: f32 = load<@x, primal>(%i, %zero)

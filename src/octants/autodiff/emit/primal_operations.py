@@ -118,6 +118,8 @@ class PrimalMemory:
         if is_first:
             self._values.bind(result, self._run(op))
         if not is_logged:
+            if not is_first:
+                self._values.bind(result, self._values[log.once[op]])
             return
         position = self._values[log.positions[op]]
         self._log.location = self._log.location or op.location

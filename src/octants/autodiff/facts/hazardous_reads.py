@@ -3,8 +3,8 @@
 A bare reverse kernel runs on the memory that the forward launch left ("after"). A load from an
 array that its own task or a later one writes would read another value: a hazard. Under a tape, such
 a task is reversed on the memory from before it ("before"): its first sweep repeats the stores and
-saves what the loads read. A load outside of loops and branches runs once in a work item, so its
-result is used throughout; what other loads read is logged.
+saves what the loads read. A load outside of loops runs at most once in a work item, so its result
+is used throughout, and the ifs around it yield it; what loads in loops read is logged.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from octants.ir.cloning import copy_block, copy_operation
 from octants.ir.core import Array, Block, Companion, Operation, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
+
+_MOST_IFS = 8
+"""The most ifs around a read that yield what it reads."""
 
 
 def writers(task: Task) -> dict[Array, list[Operation]]:
@@ -34,13 +37,14 @@ class ReadLog:
 
     `body` is a copy of the task's body that carries the next position through its control flow.
     `positions` maps each logged read to its position (i64), `end` is the number of logged reads.
-    The results of the reads `once` dominate whatever follows. An atomic on a `shared` array would
-    return another value if it ran again.
+    `once` maps each other read to a value outside of all ifs, which dominates whatever follows: the
+    result of the read, or that of an if around it. An atomic on a `shared` array would return
+    another value if it ran again.
     """
 
     body: Block
     positions: dict[Operation, Value] = field(default_factory=dict)
-    once: set[Operation] = field(default_factory=set)
+    once: dict[Operation, Value] = field(default_factory=dict)
     end: Value | None = None
     shared: frozenset[Array] = frozenset()
 
@@ -69,14 +73,18 @@ def thread_log(
 
 
 class _Threader:
-    """Adds the next position of the log to the carried values of loops around logged reads."""
+    """Adds the next position of the log to the carried values of loops around logged reads.
+
+    Ifs around other reads yield what these read.
+    """
 
     def __init__(self, arrays: frozenset[Array], shared: frozenset[Array] | None) -> None:
         self.arrays = arrays
         self.shared = shared
         self.positions: dict[Operation, Value] = {}
-        self.once: set[Operation] = set()
-        self._is_nested = False
+        self.once: dict[Operation, Value] = {}
+        self._in_loop = False
+        self._ifs = 0  # around what is visited
 
     def _is_hazard(self, op: Operation) -> bool:
         if not isinstance(op, ops.Access) or not op.reads:
@@ -88,7 +96,7 @@ class _Threader:
 
     def _runs_once(self, op: Operation) -> bool:
         """Whether the result of a read that is being visited may be used throughout, unlogged."""
-        if self.shared is None or self._is_nested:
+        if self.shared is None or self._in_loop or self._ifs > _MOST_IFS:
             return False
         return not isinstance(op, ops.Write) or op.array not in self.shared
 
@@ -107,7 +115,7 @@ class _Threader:
             if not self._is_hazard(op):
                 continue
             if self._runs_once(op):
-                self.once.add(op)
+                self.once[op] = op.results[0]
             else:
                 self.positions[op] = position
                 position = builder.binary("add", position, builder.constant(1, i64))
@@ -147,19 +155,42 @@ class _Threader:
 
     def _control(self, op: Operation, position: Value) -> Value:
         """Carry the position through an operation with regions; gives the position after it."""
-        result = Value(i64)
-        was_nested, self._is_nested = self._is_nested, True
         if isinstance(op, ops.If):
-            for region in op.regions:
-                _yield_too(region, self.block(region, position))
-        elif isinstance(op, (ops.For, ops.While)):
+            return self._branches(op, position)
+        was_in_loop, self._in_loop = self._in_loop, True
+        result = Value(i64)
+        if isinstance(op, (ops.For, ops.While)):
             op.inits = [*op.inits, position]
             for region in op.regions:
                 region.args.append(Value(i64))
-            _yield_too(op.body, self.block(op.body, op.body.args[-1]))
-        self._is_nested = was_nested
+            _yield_too(op.body, [self.block(op.body, op.body.args[-1])])
+        self._in_loop = was_in_loop
         op.results = [*op.results, result]
         return result
+
+    def _branches(self, op: ops.If, position: Value) -> Value:
+        """Let an if yield the position after it, and what its branches read once."""
+        ends, found = [], []
+        self._ifs += 1
+        for region in op.regions:
+            before = set(self.once)
+            ends.append(self.block(region, position))
+            found.append({read: value for read, value in self.once.items() if read not in before})
+        self._ifs -= 1
+        reads = [*found[0], *found[1]]
+        results = [Value(self.once[read].type) for read in reads]
+        for region, end, own in zip(op.regions, ends, found, strict=True):
+            builder = Builder(Block())
+            yielded = [
+                own.get(read) or builder.constant(0, result.type)
+                for read, result in zip(reads, results, strict=True)
+            ]
+            region.ops[-1:-1] = builder.block.ops
+            _yield_too(region, [*yielded, end])
+        self.once.update(zip(reads, results, strict=True))
+        after = Value(i64)
+        op.results = [*op.results, *results, after]
+        return after
 
 
 def _inline(builder: Builder, block: Block, args: list[Value]) -> Value:
@@ -170,7 +201,7 @@ def _inline(builder: Builder, block: Block, args: list[Value]) -> Value:
     return values.get(block.yielded[0], block.yielded[0])
 
 
-def _yield_too(block: Block, value: Value) -> None:
+def _yield_too(block: Block, values: list[Value]) -> None:
     terminator = block.ops[-1]
     assert isinstance(terminator, ops.Yield)
-    terminator.values = [*terminator.values, value]
+    terminator.values = [*terminator.values, *values]
