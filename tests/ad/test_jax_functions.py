@@ -327,3 +327,77 @@ def test_empty_arrays_and_results_of_integers() -> None:
         y, n = function(jnp.ones(size, jnp.float32))
         assert y.tolist() == [2.0] * size
         assert n == size
+
+
+def test_gradients_of_a_kernel_take_no_tape(monkeypatch: Any) -> None:
+    """One launch of the reverse kernel is enough, if it needs nothing that is overwritten."""
+    monkeypatch.setattr("octants.ad.array_function.Tape", None)
+    gradient = jax.jit(jax.grad(lambda x: (squares(x, 3.0) * jnp.arange(3.0)).sum()))
+    assert gradient(X).tolist() == (6 * X * jnp.arange(3.0)).tolist()
+    _, pullback = jax.vjp(squares, X)
+    assert pullback(jnp.ones(3))[0].tolist() == (4 * X).tolist()
+
+
+def test_gradients_that_need_a_tape() -> None:
+    """The same array twice, what is overwritten, fields, and numbers to differentiate by."""
+
+    @qd.kernel
+    def products(a: qd.types.ndarray(ndim=1), b: qd.types.ndarray(ndim=1), y: qd.types.ndarray()):
+        for i in a:
+            y[i] = a[i] * a[i] * b[i]
+
+    product = qd.jax.function(products, out={"y": "a"})
+    both = jax.grad(lambda a, b: product(a, b).sum(), (0, 1))
+    for by_a, by_b in (both(X, X), jax.jit(both)(X, X)):
+        np.testing.assert_allclose(by_a, 2 * X * X)
+        np.testing.assert_allclose(by_b, X * X)
+
+    @qd.kernel
+    def repeated(x: qd.types.ndarray(ndim=1)):
+        for i in x:
+            x[i] = x[i] * x[i]
+        for i in x:
+            x[i] = x[i] * x[i]
+
+    again = qd.jax.function(repeated, inout="x")
+    np.testing.assert_allclose(jax.grad(lambda x: again(x).sum())(X), 4 * X**3, rtol=1e-6)
+    scale = qd.field(qd.f32, (), needs_grad=True)
+    scale[None] = 2.0
+
+    @qd.kernel
+    def scaled(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i] * scale[None]
+
+    found = qd.jax.function(scaled, out={"y": "x"})
+    assert jax.grad(lambda x: found(x).sum())(X).tolist() == [2.0] * 3
+    scale[None] = 4.0
+    assert jax.grad(lambda x: found(x).sum())(X).tolist() == [4.0] * 3
+
+
+def test_what_a_reversed_kernel_prints(capfd: Any) -> None:
+    @qd.kernel
+    def speaking(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i] * x[i]
+            if i == 0:
+                print("run")
+
+    function = qd.jax.function(speaking, out={"y": "x"})
+    gradient = jax.grad(lambda x: function(x).sum())(X)
+    qd.sync()
+    assert gradient.tolist() == (2 * X).tolist()
+    assert capfd.readouterr().out.count("run") == 2
+
+
+def test_a_result_that_the_reverse_reads() -> None:
+    @qd.kernel
+    def exponential(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(), z: qd.types.ndarray()):
+        for i in x:
+            y[i] = qd.exp(x[i])
+        for i in x:
+            z[i] = y[i] * y[i]
+
+    function = qd.jax.function(exponential, out={"y": "x", "z": "x"})
+    gradient = jax.jit(jax.grad(lambda x: function(x)[1].sum()))
+    np.testing.assert_allclose(gradient(X), 2 * np.exp(2 * X), rtol=1e-5)

@@ -6,7 +6,8 @@ made for each call, so that the caller sees a function without side effects, whi
 automatic differentiation of other libraries needs.
 
 All derivatives come from one run of the launches. A tape around it gives gradients, `Tangents`
-around it give tangents, and both together the gradients of tangents: second derivatives.
+around it give tangents, and both together the gradients of tangents: second derivatives. Gradients
+of most kernels that are alone take no tape (`gradients_without_tape`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from octants.ad.array_function_signature import RETURNED, ArraySignature
 from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.batched_tape import BatchedTape
+from octants.ad.gradients_without_tape import reverse_launch
 from octants.ad.tangents import Tangents
 from octants.ad.tape import Tape
 from octants.cached_property import cached_property
@@ -128,6 +130,7 @@ class ArrayFunction(ArraySignature):
         wanted: Sequence[str] = (),
         directions: int = 1,
         memory: Mapping[str, Any] | None = None,
+        needs_results: bool = True,
     ) -> Evaluated:
         """Propagate tangents of arguments, then adjoints of the results and of their tangents back.
 
@@ -146,6 +149,7 @@ class ArrayFunction(ArraySignature):
                 tangents or adjoints.
             memory: arrays for some of the outputs, by name, of their shape, that share no memory
                 with arguments. If one has the dtype of the output, it is the result.
+            needs_results: whether the results are used.
 
         Raises:
             OneByOne: several adjoints must be propagated one after the other.
@@ -169,6 +173,9 @@ class ArrayFunction(ArraySignature):
             if tangents is not None:
                 duals = _Duals(run, tangents, directions, adjoints_of_tangents)
             if adjoints is not None:
+                if duals is None and _is_reversed(run, wanted, needs_results):
+                    gradient = self.library.gradient
+                    return run.evaluated(None, None, {n: gradient(run.passed[n]) for n in wanted})
                 return _reversed(run, duals, adjoints, wanted)
             with _around(run, duals, None):
                 returned = self.function(*run.passed.values())
@@ -185,6 +192,15 @@ def _batched_adjoints(run: _Run, adjoints: Sequence[Any], count: int) -> Batched
             made = library.ndarray(library.copy(adjoint, dtype), function.element_dim(name), False)
             gradients.add(run.passed[name], made, name)
     return gradients
+
+
+def _is_reversed(run: _Run, wanted: Sequence[str], needs_results: bool) -> bool:
+    """Call a function and propagate the adjoints of its results back, if that takes no tape."""
+    function = run.function
+    if function.returns() or not all(function.is_array(n, run.arrays[n]) for n in wanted):
+        return False
+    arguments = [*run.passed.values()]
+    return reverse_launch(function.function, arguments, needs_results=needs_results)
 
 
 def _reversed(

@@ -29,7 +29,7 @@ from octants.launch.alias_free_launches import (
     parameters_of,
     positions_of,
 )
-from octants.launch.derivative_variants import ReverseStep, TapePlan
+from octants.launch.derivative_variants import TapePlan
 from octants.launch.lost_gradient_warnings import GradientFlow
 from octants.launch.persistent_storage import PersistentLayout
 from octants.launch.race_checks import gradient_check
@@ -100,7 +100,7 @@ class FastPath:
         needed = {k for step in plan.steps for k in step.needed}
         self.copied = [each for each in by_value.items() if each[0] in needed]
         self.steps = plan.steps
-        self.saves_nothing = len(plan.steps) == 1 and _saves_nothing(plan.steps[0])
+        self.saves_nothing = len(plan.steps) == 1 and plan.steps[0].saves_nothing
         self.persistent: PersistentLayout | None = plan.persistent if plan.persistent.size else None
         self.may_race = gradient_check(specialisation).program is not None
         self.freezes = any(
@@ -279,8 +279,3 @@ def _number_packer(
     )
     made: Callable[..., bytes] = define("numbers", source, {"pack": Struct("<" + letters).pack})
     return made
-
-
-def _saves_nothing(step: ReverseStep) -> bool:
-    """Whether a step overwrites nothing that it needs."""
-    return not (set(step.needed_before) & set(step.written) or step.rewritten)

@@ -196,6 +196,7 @@ class Step:
             adjoints_of_tangents=ends["b"],
             wanted=wanted,
             memory=self._memory_by_name(memory),
+            needs_results=any(role.kind == "f" for role in self.outputs),
         )
         by_kind: dict[str, Any] = {
             "f": found.results,

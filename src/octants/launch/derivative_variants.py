@@ -94,6 +94,11 @@ class ReverseStep:
         """The positions of the arrays whose contents from after the forward run are needed."""
         return tuple(position for position in self.needed if position not in self.needed_before)
 
+    @property
+    def saves_nothing(self) -> bool:
+        """Whether it overwrites nothing that it needs."""
+        return not (set(self.needed_before) & set(self.written) or self.rewritten)
+
     def accessed(self, arguments: Sequence[Any]) -> Mapping[int, Accessed]:
         """The elements that a launch accesses, by the position of the array."""
         try:
