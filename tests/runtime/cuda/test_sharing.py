@@ -174,6 +174,31 @@ def test_arrays_without_a_stream_are_complete_when_kernels_use_them(gpu: Gpu) ->
     assert found.view(np.float64).tolist() == (2 * once).tolist()
 
 
+class Exported(Computed):
+    """One whose export orders a stream behind its computation, as that of JAX does."""
+
+    streams: tuple[Any, ...] = ()
+
+    def __dlpack__(self, *, stream: int) -> None:
+        streams = self._gpu.device.streams
+        streams.order(streams.foreign(self.handle), streams.foreign(stream))
+        self.streams = (*self.streams, stream)
+
+    def block_until_ready(self) -> None:
+        raise AssertionError("the host waits")
+
+
+def test_the_host_does_not_wait_for_arrays_that_order_a_stream(gpu: Gpu) -> None:
+    given = Exported(gpu)
+    given.compute()
+    double(given)
+    assert given.streams
+    qd.sync()
+    found = gpu.fake.view(given.memory.address, 3, np.uint64)
+    once = np.full(24, 0x3F, np.uint8).view(np.float64)
+    assert found.view(np.float64).tolist() == (2 * once).tolist()
+
+
 def test_arrays_without_a_stream_live_until_kernels_have_used_them(gpu: Gpu) -> None:
     """Their library may give their memory to other arrays as soon as they are dropped."""
     for _ in range(3):

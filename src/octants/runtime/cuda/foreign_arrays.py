@@ -67,7 +67,7 @@ def foreign_array(value: Any, stream: int = 0) -> ForeignGpuArray | None:
         return _tensor(value) if value.device.type == "cuda" else None
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
-        return _interface(value, interface)
+        return _interface(value, interface, stream or LEGACY_STREAM)
     if hasattr(value, "__dlpack__"):
         where = dlpack.device_of(value)
         if where is not None and where[0] in (dlpack.GPU, dlpack.ROCM, dlpack.MANAGED):
@@ -113,10 +113,10 @@ def _tensor(tensor: Any) -> ForeignGpuArray:
     )
 
 
-def _interface(value: Any, given: Mapping[str, Any]) -> ForeignGpuArray:
+def _interface(value: Any, given: Mapping[str, Any], stream: int) -> ForeignGpuArray:
     address, is_read_only = given["data"]
     if "stream" not in given and hasattr(value, "block_until_ready"):
-        value.block_until_ready()  # JAX may still compute the array
+        _order_behind_jax(value, stream)
     return ForeignGpuArray(
         address,
         tuple(given["shape"]),
@@ -128,6 +128,18 @@ def _interface(value: Any, given: Mapping[str, Any]) -> ForeignGpuArray:
         owner=value,
         has_no_stream="stream" not in given,
     )
+
+
+def _order_behind_jax(value: Any, stream: int) -> None:
+    """Let a stream wait until JAX has computed an array.
+
+    An export to DLPack queues that, and is dropped. The host waits instead where there is none, as
+    for truth values in some versions of JAX.
+    """
+    try:
+        value.__dlpack__(stream=stream)
+    except Exception:
+        value.block_until_ready()
 
 
 def _dlpack(value: Any, stream: int) -> ForeignGpuArray:
