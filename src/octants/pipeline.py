@@ -224,6 +224,11 @@ FINISH = (
         "when derivatives have been taken: all else works with the values",
     ),
     _row(
+        "bound_angles",
+        "before other passes number the work items in another way, of which bounds follow",
+        given=lambda _, machine: (_estimate_sums(machine) > 0,),
+    ),
+    _row(
         "check_finite",
         "after derivatives, whose stores it checks too, and while each update stands at its line",
         lambda machine: machine.checks_finite,

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from octants.analysis.cost_model import ATOMIC, LIBRARY, UNKNOWN, Costs
-from octants.analysis.float_magnitudes import Magnitudes, bounded_floats
+from octants.analysis.float_magnitudes import Magnitudes
 from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import has_free_order, only_sums, unread_sums
 from octants.ir import ops
@@ -121,25 +121,6 @@ def test_magnitudes_after_the_first_iteration(body: str) -> None:
     loop = next(op for op in module.walk() if isinstance(op, ops.For))
     found = Magnitudes(loop, constants).later(loop.body.yielded[0])
     assert found == pytest.approx(MAGNITUDES[body], rel=1e-3)
-
-
-BOUNDED = {
-    "x[i] = 6.25 * qd.random()": 6.25,
-    "x[i] = qd.cos(y[i]) - 2.0 * qd.random(float)": 3.001,
-    "x[i] = -abs(qd.sin(y[i]) * 100.0)": 100.1,
-    "x[i] = y[i] * qd.random()": math.inf,
-    "x[i] = min(y[i], 1.0)": math.inf,
-    "x[i] = 0.0 * qd.exp(y[i])": math.inf,
-}
-
-
-@pytest.mark.parametrize("body", BOUNDED)
-def test_floats_that_are_bounded_anywhere(body: str) -> None:
-    module = module_of(f"while x[i] > 0.0:; {'    ' + body}")
-    constants = ops.constants_in(module)
-    stored = next(op.value for op in module.walk() if isinstance(op, ops.Store))
-    found = bounded_floats(module, constants).get(stored, math.inf)
-    assert found == pytest.approx(BOUNDED[body], rel=1e-3)
 
 
 def cost(body: str) -> int:

@@ -10,7 +10,6 @@ import pytest
 
 import octants as qd
 from octants.analysis import slow_paths
-from octants.codegen.structured import math_functions
 from octants.launch.kernel import Kernel
 from octants.mathlib.fast_by_estimates import FAR
 from octants.types.scalars import DType
@@ -221,50 +220,6 @@ def test_gradients_through_huge_angles_are_slopes() -> None:
         aside[k] = step
         slope = (value(start + aside) - value(start - aside)) / (2 * step)
         assert found[k] == pytest.approx(slope, rel=1e-4, abs=1e-5)
-
-
-# -- operands that are always small -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fast_math", [False, True])
-@pytest.mark.parametrize("dtype", [qd.f32, qd.f64], ids=str)
-def test_functions_of_bounded_numbers(
-    dtype: DType, fast_math: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They have no slow path, and give the same bits."""
-    x = np.array([*SIZES, *np.linspace(-9, 9, 50)]).astype(dtype.numpy)
-
-    @qd.kernel
-    def waves(x: qd.types.NDArray[dtype, 1], y: qd.types.NDArray[dtype, 2]):
-        for i in x:
-            a = 2.0 * np.pi * qd.random(dtype)
-            y[i, 0], y[i, 1] = qd.sin(a), qd.cos(a)
-            y[i, 2] = qd.tan(qd.min(qd.cos(x[i]), 0.5) * 5900.0)
-            y[i, 3] = qd.sin(-qd.sin(x[i]) * 100.0 - a)
-            y[i, 4] = qd.cos(qd.sin(x[i]) * 5900.0)
-
-    def run() -> Results:
-        qd.init(arch=qd.vulkan, offline_cache=False, fast_math=fast_math)
-        y = np.zeros((len(x), 5), dtype.numpy)
-        waves(x, y)
-        return [y]
-
-    count, write = 0, math_functions._fast
-
-    def fast(*given: Any) -> Any:
-        nonlocal count
-        count += 1
-        return write(*given)
-
-    monkeypatch.setattr(math_functions, "_fast", fast)
-    found = run()
-    assert count in (0, 5)  # 0 where the machine estimates sines
-    with monkeypatch.context() as patch:
-        patch.setattr(math_functions, "_is_bounded", lambda *_: False)
-        wanted = run()
-    assert count in (0, 5)
-    assert bits(found[0]).tolist() == bits(wanted[0]).tolist()
-    assert np.isfinite(found[0][:11]).all()
 
 
 # -- which loops --------------------------------------------------------------------------------

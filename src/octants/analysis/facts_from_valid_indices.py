@@ -36,12 +36,14 @@ _Product = tuple[int, Counter[Hashable]]
 class _Digit:
     """A digit of the work item's number, which has been divided by the sizes `before`.
 
-    It is the remainder by `size`, or the whole quotient if `size` is None. It is at most `last`.
+    It is the remainder by `size`, or the whole quotient if `size` is None. It is at most `last`,
+    and less than the size `extent`, if that is not None.
     """
 
     before: tuple[Hashable, ...]
     size: Hashable
     last: int
+    extent: Hashable
 
 
 class InBounds(AffineExpressions):
@@ -153,8 +155,18 @@ class InBounds(AffineExpressions):
         last = self.definitions[value]
         assert isinstance(last, ops.Binary)
         if last.fn == "mod":
-            return _Digit(tuple(before[:-1]), before[-1], self.value_range(last.rhs)[1] - 1)
-        return _Digit(tuple(before), None, _most(left) - 1)
+            last_digit = self.value_range(last.rhs)[1] - 1
+            return _Digit(tuple(before[:-1]), before[-1], last_digit, before[-1])
+        return _Digit(tuple(before), None, _most(left) - 1, _only_factor(left))
+
+    def extent_of(self, atom: Value) -> Hashable:
+        """The size that a digit of the work item's number is less than; None for other values."""
+        digit = self._digit(atom)
+        return None if digit is None else digit.extent
+
+    def upper_bound(self, atom: Value) -> Value | None:
+        """The value that a loop's counter, or the work item's number, is less than."""
+        return self._counters[atom][1] if atom in self._counters else None
 
     @property
     def _whole(self) -> _Product | None:
@@ -252,6 +264,12 @@ class InBounds(AffineExpressions):
         """Whether an extent or an argument is a factor of the number of work items, so not zero."""
         key = ("shape", op.array, op.axis) if isinstance(op, ops.Shape) else ("argument", op.array)
         return self._whole is not None and self._whole[1][key] > 0
+
+
+def _only_factor(product: _Product) -> Hashable:
+    """The size that a product consists of; None if it has other factors."""
+    number, sizes = product
+    return next(iter(sizes)) if number == 1 and sizes.total() == 1 else None
 
 
 def _most(product: _Product) -> int:

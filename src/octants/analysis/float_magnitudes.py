@@ -1,65 +1,13 @@
-"""Bounds the magnitudes of floats, as far as the operations that make them show it."""
+"""Bounds the magnitudes of floats in the iterations of a loop."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from octants.analysis.float_ranges import ANY, Range, magnitude, result_range
 from octants.ir import ops
-from octants.ir.core import Module, Operation, Value
-from octants.ir.ops.arithmetic import SINES
-
-_AT_MOST_ONE = 1.001
-"""A bound of sines and cosines of finite numbers, which may be rounded up."""
-
-
-def bounded_floats(module: Module, constants: Mapping[Value, Any]) -> dict[Value, float]:
-    """Bounds of the absolute values of those floats of a module that have one.
-
-    ``6.28 * random()`` has one, as has a sine of anything, whose operand counts as finite.
-
-    Args:
-        constants: the numbers that constant values hold.
-    """
-    found: dict[Value, float] = {}
-
-    def most(value: Value) -> float:
-        constant = constants.get(value)
-        return found.get(value, math.inf) if constant is None else abs(constant)
-
-    for op in module.walk():
-        if isinstance(op, _BOUNDED) and op.result.type.is_float:
-            bound = _bound(op, most)
-            if bound < math.inf:
-                found[op.result] = bound
-    return found
-
-
-_BOUNDED = (ops.Unary, ops.Binary, ops.Fma, ops.Random)
-
-
-def _bound(op: Operation | None, most: Callable[[Value], float]) -> float:
-    """A bound of the absolute value of what an operation makes; infinite where there is none.
-
-    Args:
-        most: gives a bound of an operand.
-    """
-    if isinstance(op, ops.Random):
-        return 1.0 if op.result.type.is_float else math.inf
-    if isinstance(op, ops.Unary):
-        if op.fn in SINES:
-            return _AT_MOST_ONE
-        return most(op.x) if op.fn in ("neg", "abs") else math.inf
-    if not isinstance(op, (ops.Binary, ops.Fma)):
-        return math.inf
-    sizes = [most(each) for each in op.operands]
-    if math.inf in sizes:
-        return math.inf
-    if isinstance(op, ops.Fma):
-        return sizes[0] * sizes[1] + sizes[2]
-    by = {"add": sum(sizes), "sub": sum(sizes), "mul": math.prod(sizes), "max": max(sizes)}
-    return by.get("max" if op.fn == "min" else op.fn, math.inf)
+from octants.ir.core import Operation, Value
 
 
 class Magnitudes:
@@ -80,21 +28,21 @@ class Magnitudes:
         The operands of sines and cosines count as finite.
         """
         args = self._loop.body.args[1:]
-        first: dict[Value, float] = {}
+        first: dict[Value, Range] = {}
         carried = {
-            arg: self._most(end, first)
+            arg: self._range_of(end, first)
             for arg, end in zip(args, self._loop.body.yielded, strict=True)
         }
-        return self._most(value, carried)
+        return magnitude(self._range_of(value, carried))
 
-    def _most(self, value: Value, known: dict[Value, float]) -> float:
+    def _range_of(self, value: Value, known: dict[Value, Range]) -> Range:
         if value not in known:
-            known[value] = math.inf  # until it is known
+            known[value] = ANY  # until it is known
             constant = self._constants.get(value)
             known[value] = (
-                _bound(self._makers.get(value), lambda each: self._most(each, known))
+                result_range(self._makers.get(value), lambda each: self._range_of(each, known))
                 if constant is None
-                else abs(constant)
+                else (constant, constant)
             )
         return known[value]
 

@@ -15,11 +15,12 @@ from typing import TypeGuard
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Operation, Value
-from octants.ir.ops.arithmetic import SINES
+from octants.ir.ops.arithmetic import BOUNDED, SINES
 from octants.mathlib.fast_by_estimates import FAR
 from octants.types.scalars import f32
 
 ESTIMATES = {"sin": "sin_estimate", "cos": "cos_estimate", "cos_beside_sin": "cos_estimate"}
+ESTIMATES |= {name: ESTIMATES[fn] for name, fn in BOUNDED.items() if fn in ESTIMATES}
 """The estimates of sines and cosines, for small angles."""
 
 _UNROLLED = 4
@@ -34,6 +35,11 @@ _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 def is_sine(op: Operation) -> TypeGuard[ops.Unary]:
     """Whether an operation is a sine or a cosine, which machines estimate for small angles."""
     return isinstance(op, ops.Unary) and op.fn in SINES and op.x.type is f32
+
+
+def is_unbounded_sine(op: Operation) -> TypeGuard[ops.Unary]:
+    """Whether an operation is a sine or a cosine whose angle may be too large for an estimate."""
+    return is_sine(op) and op.fn not in BOUNDED
 
 
 def is_small(builder: Builder, x: Value) -> Value:

@@ -15,7 +15,7 @@ import numpy as np
 from octants.ir import ops, scalar_semantics
 from octants.ir.core import Block, Operation, Value
 from octants.ir.scalar_semantics import product_error
-from octants.mathlib.function_registry import FUNCTIONS, SLOPES, function
+from octants.mathlib.function_registry import ALL, function
 from octants.types.scalars import DType, convert_values, register_type
 
 _UNARY = {"neg": "-{}", "abs": "abs({})", "not": "~{}", "sqrt": "sqrt({})", "trunc": "trunc({})"}
@@ -42,7 +42,7 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
 
     Those that are not of the library are those of `ir.scalar_semantics`.
     """
-    if not dtype.is_float or (fn not in FUNCTIONS and fn not in SLOPES):
+    if not dtype.is_float or fn not in ALL:
         return scalar_semantics.evaluate(fn, dtype, *operands)
     kind = register_type(dtype)
     with np.errstate(all="ignore"):

@@ -6,7 +6,11 @@ import functools
 from collections.abc import Callable
 
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Value
+from octants.ir.cloning import copy_operation
+from octants.ir.core import Block, Operation, Value
+from octants.ir.ops import If, Yield
+from octants.ir.ops.arithmetic import BOUNDED
+from octants.ir.slices import backward_slice
 from octants.lazy_dataclass import dataclass
 from octants.mathlib import (
     cube_root,
@@ -100,6 +104,8 @@ _SHORT = {
     "unflushed": UNFLUSHED,
 }
 ALL = FUNCTIONS | SLOPES
+ALL |= {name: ALL[fn] for name, fn in BOUNDED.items()}
+"""All functions; those of bounded angles are without the branch that has the slow path."""
 
 HELPERS: dict[str, tuple[Formula, tuple[DType | None, ...]]] = {
     "half_bits": (f16.bits, (f32,)),
@@ -134,12 +140,34 @@ def function(
     instructions for `ir.ops.arithmetic.ESTIMATES`, too. "unflushed" stands for `UNFLUSHED` alone.
     """
     short = _SHORT[machine]
-    is_fast = allow_fast and (name, dtype) in short
+    whole = BOUNDED.get(name, name)
+    is_fast = allow_fast and (whole, dtype) in short
     types: tuple[DType | None, ...] = (dtype,) * (2 if name in BINARY else 1)
     formula, types = HELPERS[name] if name in HELPERS else (ALL[name], types)
-    formula = short[name, dtype] if is_fast else formula
+    formula = short[whole, dtype] if is_fast else formula
     block = Block([Value(each or dtype) for each in types])
     build = Builder(block)
     result = formula(*(Number(build, arg) for arg in block.args))
     build.yield_([result.value])
+    block = block if name == whole else _without_slow_path(block)
     return MathFunction(name, dtype, block, is_fast)
+
+
+def _without_slow_path(block: Block) -> Block:
+    """A function's code with the second blocks of branches in their places."""
+    values: dict[Value, Value] = {}
+    copies: list[Operation] = []
+
+    def copy(inside: Block) -> None:
+        for op in inside.ops[:-1]:
+            if isinstance(op, If):
+                copy(op.orelse)
+                found = (values.get(value, value) for value in op.orelse.yielded)
+                values.update(zip(op.results, found, strict=True))
+            else:
+                copies.append(copy_operation(op, values))
+
+    copy(block)
+    results = [values[value] for value in block.yielded]
+    needed = backward_slice(results, {value: op for op in copies for value in op.results})
+    return Block(block.args, [*needed, Yield(results)])

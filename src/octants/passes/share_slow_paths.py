@@ -84,7 +84,7 @@ results of many take registers until they are used.
 def share_slow_paths(module: Module) -> None:
     """Group the sines and cosines of all tasks, in place."""
     for task in module.tasks:
-        if sum(map(slow_paths.is_sine, task.body.walk())) >= LEAST_FUNCTIONS:
+        if sum(map(slow_paths.is_unbounded_sine, task.body.walk())) >= LEAST_FUNCTIONS:
             _Rewriter(task).rewrite(task.body)
 
 
@@ -186,11 +186,11 @@ class _Group:
 
     def precedes(self, op: Operation) -> bool:
         """Whether an operation is a function whose angle is known only behind the group."""
-        return slow_paths.is_sine(op) and op.x in self._late
+        return slow_paths.is_unbounded_sine(op) and op.x in self._late
 
     def add(self, op: Operation) -> None:
         """Take the next operation."""
-        if slow_paths.is_sine(op):
+        if slow_paths.is_unbounded_sine(op):
             for needed in backward_slice([op.x], self._movable):
                 del self.behind[needed], self._movable[needed.results[0]]
                 self.before.append(needed)

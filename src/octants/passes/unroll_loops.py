@@ -85,6 +85,7 @@ from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
 from octants.ir.cooperative_tasks import is_block_barrier
 from octants.ir.core import Block, Module, Operation, Task, Value
+from octants.ir.ops.arithmetic import BOUNDED
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.ir_number import Number
 from octants.mathlib.sine_series import Series, polynomial
@@ -200,13 +201,15 @@ class _Unroller:
     def _rest(self, op: ops.For, end: Value, are_small: Value) -> list[Value]:
         """Write the iterations behind the last chunk; also return whether all angles are small."""
         builder = self._builder
-        estimates = _Estimates({each: range(0) for each in op.body.ops if slow_paths.is_sine(each)})
+        sines = filter(slow_paths.is_sine, op.body.ops)
+        estimates = _Estimates({each: _bounded_in(each, 1) for each in sines})
         body = Block([*(Value(arg.type) for arg in op.body.args), Value(u1)])
         with builder.into(body):
             counter, *carried, so_far = body.args
             carried = self._copies(op, counter, carried, 1, estimates)
             builder.yield_([*carried, estimates.are_small(builder, so_far)])
-        return builder.for_(op.lower, end, [*op.inits, are_small], body).results
+        *results, all_small = builder.for_(op.lower, end, [*op.inits, are_small], body).results
+        return [*results, all_small if estimates.has_guards else are_small]
 
     # -- iterations --------------------------------------------------------------------------------
 
@@ -272,7 +275,8 @@ class _Unroller:
         """Choose the guards and polynomials of so many iterations."""
         magnitudes = Magnitudes(op, self._constants)
         certain: dict[Operation, range] = {
-            each: range(trips) if x in small else surely_small(magnitudes, x, FAR, trips)
+            each: _bounded_in(each, trips)
+            or (range(trips) if x in small else surely_small(magnitudes, x, FAR, trips))
             for each in op.body.ops
             if slow_paths.is_sine(each)
             for x in each.operands
@@ -292,7 +296,8 @@ class _Unroller:
     def _angles_small_later(self, op: ops.For) -> list[Value]:
         """Return the carried angles that are small behind each iteration."""
         magnitudes = Magnitudes(op, self._constants)
-        angles = (x for each in op.body.ops if slow_paths.is_sine(each) for x in each.operands)
+        sines = filter(slow_paths.is_unbounded_sine, op.body.ops)
+        angles = (x for each in sines for x in each.operands)
         return [x for x in angles if x in op.carried and magnitudes.later(x) < FAR]
 
 
@@ -342,10 +347,20 @@ class _Estimates:
             self._guards.append(slow_paths.is_small(builder, x))
         return found
 
+    @property
+    def has_guards(self) -> bool:
+        """Whether an angle may be large."""
+        return bool(self._guards)
+
     def are_small(self, builder: Builder, so_far: Value | None = None) -> Value:
         """Write the conjunction of all guards, and of another one."""
         first = builder.constant(True, u1) if so_far is None else so_far
         return functools.reduce(functools.partial(builder.binary, "and"), self._guards, first)
+
+
+def _bounded_in(sine: ops.Unary, trips: int) -> range:
+    """Return the iterations in which an angle is small whatever it is in the others."""
+    return range(trips if sine.fn in BOUNDED else 0)
 
 
 def _can_speculate(op: ops.For) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octants.analysis.float_magnitudes import bounded_floats
 from octants.artifact import Slot
 from octants.cached_property import cached_property
 from octants.codegen.adjacent_loads import Pieces
@@ -35,11 +34,6 @@ class StructuredKernel(KernelContext):
         super().__init__(module)
         self.fast_math = fast_math
         self.constants = ops.constants_in(module)
-
-    @cached_property
-    def bounded(self) -> dict[Value, float]:
-        """Bounds of the magnitudes of floats, where there are any; see `bounded_floats`."""
-        return bounded_floats(self.module, self.constants)
 
 
 @dataclass(frozen=True, slots=True)

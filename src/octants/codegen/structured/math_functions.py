@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 
-from octants.codegen import arithmetic
 from octants.codegen.arithmetic import LibraryCall
 from octants.codegen.instruction_writer import Operand, ThreadCode
 from octants.codegen.structured.function_emitter import (
-    Speculation,
     StructuredFunction,
     register,
 )
@@ -20,14 +17,8 @@ from octants.mathlib.argument_reduction import USUAL
 from octants.mathlib.function_registry import ALL, MathFunction, function
 from octants.types.scalars import DType, f32, f64, u1
 
-
-def unary(body: StructuredFunction, op: ops.Unary) -> None:
-    """Write a function of one operand; without its slow path where none is needed."""
-    before = body.speculation
-    if _is_bounded(body, op) and _machine(body) == "plain":
-        body.speculation = Speculation(None)
-    arithmetic.unary(body, op)
-    body.speculation = before
+_SHORT = 2
+"""The operations of functions that are written where they are called: an estimate, and its end."""
 
 
 def call(body: StructuredFunction, op: LibraryCall) -> Operand:
@@ -41,6 +32,8 @@ def call(body: StructuredFunction, op: LibraryCall) -> Operand:
 
     if body.speculation is not None and has_slow_path(op.fn, op.dtype, is_fast):
         return _fast(body, block, op.operands)
+    if len(block.ops) <= _SHORT:
+        return _value(body, block, op.operands)
     name = f"math.{'fast.' * wanted.is_fast}{op.fn}.{op.dtype}"
     types = [arg.type for arg in block.args]
     return body.code.call(name, types, block.yielded[0].type, make, op.operands)
@@ -76,12 +69,7 @@ def may_take_slow_path(body: StructuredFunction, op: Operation) -> bool:
     """Return whether an operation is a function with a slow path that some operands need."""
     if not isinstance(op, ops.Unary):
         return False
-    is_fast = body.kernel.fast_math
-    return has_slow_path(op.fn, op.x.type, is_fast) and not _is_bounded(body, op)
-
-
-def _is_bounded(body: StructuredFunction, op: ops.Unary) -> bool:
-    return body.kernel.bounded.get(op.x, math.inf) <= limit(op.x.type)
+    return has_slow_path(op.fn, op.x.type, body.kernel.fast_math)
 
 
 def limit(dtype: DType) -> float:

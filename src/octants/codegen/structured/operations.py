@@ -15,7 +15,6 @@ from octants.ir import ops
 
 TABLE: HandlerTable = {
     **operations.TABLE,
-    ops.Unary: math_functions.unary,
     arithmetic.LibraryCall: math_functions.call,
     ops.For: vector_loads.for_,
     ops.Load: load,

@@ -28,8 +28,13 @@ SLOPES = frozenset(("cos_beside_sin",))
 ESTIMATES = frozenset(("sin_estimate", "cos_estimate", "exp2_estimate"))
 """Functions of f32 that some machines have an instruction for, to some digits: lowered code."""
 
-SINES = frozenset(("sin", "cos", "cos_beside_sin"))
-"""Sines and cosines: bounded, and slow for huge angles."""
+BOUNDED = {f"{fn}_bounded": fn for fn in ("sin", "cos", "cos_beside_sin", "tan")}
+"""Functions of angles that are known to need no slow path (see `passes.bound_angles`)."""
+
+SINES = frozenset(
+    ("sin", "cos", "cos_beside_sin", "sin_bounded", "cos_bounded", "cos_beside_sin_bounded")
+)
+"""Sines and cosines: bounded, and slow for huge angles unless these are bounded."""
 
 ROUNDINGS = frozenset(("floor", "ceil", "round", "trunc"))
 BIT_COUNTS = frozenset(("popcount", "clz"))
@@ -116,10 +121,10 @@ class Unary(Pure):
 
     @_once
     def verify(self) -> None:
-        _require(self.fn in UNARY | ESTIMATES, f"no unary function {self.fn}")
+        _require(self.fn in UNARY | ESTIMATES | BOUNDED.keys(), f"no unary function {self.fn}")
         _require(self.result.type is self.x.type, f"unary {self.fn} changes the type")
         dtype = self.x.type
-        if self.fn in FLOAT_FUNCTIONS | SLOPES | ESTIMATES:
+        if self.fn in FLOAT_FUNCTIONS | SLOPES | ESTIMATES | BOUNDED.keys():
             _require(dtype.is_float, f"{self.fn} of {dtype}")
         elif self.fn in BIT_COUNTS:
             _require(dtype.is_integer, f"{self.fn} of {dtype}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from octants.analysis import slow_paths
 from octants.codegen import arithmetic
 from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import FunctionText, RootEstimate
@@ -18,6 +19,7 @@ from octants.codegen.llvm.math_functions import MathCall
 from octants.codegen.llvm.rsqrt_estimates import unless_slow
 from octants.codegen.llvm.types_and_literals import float_literal
 from octants.ir import ops
+from octants.ir.ops.arithmetic import BOUNDED
 from octants.lowering.math_function_bodies import lower_function
 from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
@@ -91,6 +93,8 @@ ESTIMATES: dict[str, Callable[[FunctionText, str], str]] = {
     "exp2_estimate": lambda f, x: _instruction(f, "ex2", x),
 }
 """The instructions for sines and cosines of small angles, and for powers of two."""
+
+FAST |= {fn: ESTIMATES[name] for fn, name in slow_paths.ESTIMATES.items() if fn in BOUNDED}
 
 
 def _root(f: FunctionText, _: int, x: str) -> str:
