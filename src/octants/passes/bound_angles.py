@@ -3,42 +3,28 @@
 Before::
 
     array @y: f32, 1, ndarray, () [primal]
-    parallel {
-      %0: i64 = constant<0>()
-      %1: i32 = shape<@y, 0>()
-      %2: i64 = cast(%1)
-      yield(%0, %2)
-    } { (%3: i64):
-      %4: i32 = cast(%3)
+    parallel (%2: i32 < shape<@y, 0>()) {
+      %3: f32 = cast(%2)
+      %4: i32 = shape<@y, 0>()
       %5: f32 = cast(%4)
-      %6: i32 = shape<@y, 0>()
-      %7: f32 = cast(%6)
-      %8: f32 = binary<div>(%5, %7)
-      %9: f32 = constant<25.0>()
-      %10: f32 = binary<mul>(%8, %9)
-      %11: f32 = unary<sin>(%10)
-      store<@y, primal>(%11, %4)
-      yield()
+      %6: f32 = binary<div>(%3, %5)
+      %7: f32 = constant<25.0>()
+      %8: f32 = binary<mul>(%6, %7)
+      %9: f32 = unary<sin>(%8)
+      store<@y, primal>(%9, %2)
     }
 
 After::
 
-    parallel {
-      %0: i64 = constant<0>()
-      %1: i32 = shape<@y, 0>()
-      %2: i64 = cast(%1)
-      yield(%0, %2)
-    } { (%3: i64):
-      %4: i32 = cast(%3)
+    parallel (%2: i32 < shape<@y, 0>()) {
+      %3: f32 = cast(%2)
+      %4: i32 = shape<@y, 0>()
       %5: f32 = cast(%4)
-      %6: i32 = shape<@y, 0>()
-      %7: f32 = cast(%6)
-      %8: f32 = binary<div>(%5, %7)
-      %9: f32 = constant<25.0>()
-      %10: f32 = binary<mul>(%8, %9)
-      %11: f32 = unary<sin_bounded>(%10)
-      store<@y, primal>(%11, %4)
-      yield()
+      %6: f32 = binary<div>(%3, %5)
+      %7: f32 = constant<25.0>()
+      %8: f32 = binary<mul>(%6, %7)
+      %9: f32 = unary<sin_bounded>(%8)
+      store<@y, primal>(%9, %2)
     }
 
 Results have the same bits: the fast path is the one that the functions take for these angles. So
