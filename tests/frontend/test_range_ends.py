@@ -306,3 +306,35 @@ def test_ndrange_of_three_run_time_extents_needs_no_atomics() -> None:
     add(2, 3, 4, x)
     i, j, k = np.indices((2, 3, 4))
     np.testing.assert_allclose(x.to_numpy(), i + 0.1 * j + 0.01 * k)
+
+
+@pytest.mark.usefixtures("arch")
+@pytest.mark.parametrize("dtype", [qd.i64, qd.u32, qd.u64], ids=str)
+def test_constants_of_a_wide_type_make_wide_counters(dtype: Any) -> None:
+    x = qd.field(qd.i64, 9)
+
+    @qd.kernel
+    def fill():
+        for i in range(dtype(5), 6):
+            x[0] = i << 40
+        for i in range(dtype(6)):
+            x[1] = i << 40
+        for i in range(3, 6, dtype(2)):
+            x[2] = i << 40
+        for i in qd.ndrange((dtype(5), 6)):
+            x[3] = i << 40
+        for i, _ in qd.ndrange((5, dtype(6)), 1):
+            x[4] = i << 40
+        last = dtype(6)
+        for _ in range(1):
+            for i in range(5, last):
+                x[5] = i << 40
+            for i in reversed(range(last)):
+                x[6] = (i + 5) << 40
+            squares = [k * k for k in range(dtype(3))]
+            x[7] = squares[2]
+            for k in qd.static(range(dtype(3))):
+                x[8] += k
+
+    fill()
+    assert x.to_numpy().tolist() == [5 << 40] * 7 + [4, 3]

@@ -39,6 +39,7 @@ from octants.frontend.python_object_conversion import wrap
 from octants.frontend.reads_of_functions import ReadsOfCall
 from octants.frontend.unspecialised_numbers import DecidesAtCompileTime, has_host_number
 from octants.ir.core import Value
+from octants.lang import directives
 from octants.types.matrix_values import Matrix
 
 _SHOWN = 8
@@ -167,6 +168,7 @@ def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
         return rows(value)
     if isinstance(value, (Value, StructValue, ArrayReference)):
         context.fail(NotIterable(describe(value)), node)
+    value = _known_domain(context, value)
     if isinstance(value, (RangeDomain, ProductDomain)):
         context.fail(UnknownLength(), node)
     if context.is_repeatable:
@@ -177,6 +179,19 @@ def iterate(context: Context, value: Any, node: ast.AST) -> list[Any]:
         context.fail(NotIterable(describe(value)), node)
     items: list[Any] = _run(context, node, list, iterator)
     return [wrap(context, item, "item") for item in items]
+
+
+def _known_domain(context: Context, value: Any) -> Any:
+    """The same as the object of Python or of the host, if the bounds are known."""
+    if isinstance(value, RangeDomain):
+        bounds = [context.known(each) for each in (value.start, value.stop, value.step)]
+        if all(map(is_number, bounds)) and bounds[2]:
+            return range(*bounds)[::-1] if value.is_reversed else range(*bounds)
+    if isinstance(value, ProductDomain):
+        pairs = [tuple(map(context.known, pair)) for pair in value.bounds]
+        if all(is_number(bound) for pair in pairs for bound in pair):
+            return directives.ndrange(*pairs, axes=value.axes)
+    return value
 
 
 def rows(matrix: MatrixValue) -> list[Any]:

@@ -31,6 +31,7 @@ from octants.frontend.expression_values import (
     is_run_time,
     plain,
 )
+from octants.frontend.loop_domains import is_wide
 from octants.frontend.print_and_assert import format_string
 from octants.frontend.unspecialised_numbers import HostNumber
 from octants.ir.core import Value
@@ -128,10 +129,11 @@ def range_(context: Context, node: ast.Call) -> Any:
 
 
 def bound(context: Context, value: Any, node: ast.AST) -> Any:
-    """A bound of a loop: a Python int or an integer scalar."""
+    """A bound of a loop: a Python int, or an integer scalar, which keeps a type of 64 bits."""
     if isinstance(value, HostNumber):
         value = context.constant(value)
-    value = plain(context.known(value))
+    if not (isinstance(value, Value) and is_wide(value.type)) or context.is_in_static:
+        value = plain(context.known(value))
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, Value) and not value.type.is_float:

@@ -95,6 +95,7 @@ def _range(context: Context, start: Any, stop: Any, step: Any) -> Domain:
     """The values of Python's ``range``, for all bounds that the type of the counter can hold."""
     dtype = _counter_type(context, [start, stop, step])
     first, last = _convert(context, start, dtype), _convert(context, stop, dtype)
+    step = context.known(step)
     if is_number(step) and step == 1:
         return Domain([(first, last)], lambda counters: counters)
     known = [context.known(bound) for bound in (first, last)]
@@ -189,10 +190,11 @@ def _fits(context: Context, low: Value, high: Value, size: Value) -> bool:
 def _counter_type(context: Context, bounds: list[Any]) -> DType:
     """i32, or i64 if a bound is so wide."""
     types = [context.type_of_number(x) if is_number(x) else x.type for x in bounds]
-    return i64 if any(_is_wide(dtype) for dtype in types) else i32
+    return i64 if any(is_wide(dtype) for dtype in types) else i32
 
 
-def _is_wide(dtype: DType) -> bool:
+def is_wide(dtype: DType) -> bool:
+    """Whether a bound of this type makes the counter of its loop an i64."""
     return dtype.bits == 64 or (dtype.kind is Kind.UNSIGNED and dtype.bits == 32)
 
 
@@ -246,7 +248,7 @@ def product(
 
 
 def _is_small(bound: Any) -> bool:
-    return convert(bound, i32) == bound if is_number(bound) else not _is_wide(bound.type)
+    return convert(bound, i32) == bound if is_number(bound) else not is_wide(bound.type)
 
 
 # -- one counter for all ---------------------------------------------------------------------------

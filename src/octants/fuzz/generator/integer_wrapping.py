@@ -238,6 +238,11 @@ def _move_items(c: Context, body: str, parameters: list[str], values: list[Any])
 
     def wide(name: str, count: int) -> tuple[str, str]:
         """Bounds in i64 that are beyond 2^31, or pass it, and the number of a work item."""
+        c.note("work items with numbers of 64 bits")
+        if c.chance(0.2):  # which would wrap in an i32, but needs no more bits
+            start = c.pick([0, 1, -3])
+            number = f"{name}_far * 65536 * 65536 // 65536 // 65536 - ({start})"
+            return f"qd.i64({start}), {start + count}", f"{name} = qd.i32({number})"
         start = c.pick([*_WIDE_STARTS, (1 << 63) - 1 - count])
         first, last = f"({start})", str(start + count)
         if c.chance(0.5):  # known at run time only
@@ -245,7 +250,6 @@ def _move_items(c: Context, body: str, parameters: list[str], values: list[Any])
             last = f"{first} + {count}"
             parameters.append(f"{first}: qd.i64")
             values.append(start)
-        c.note("work items with numbers of 64 bits")
         return f"{first}, {last}", f"{name} = qd.i32({name}_far - {first})"
 
     def moved_pair(match: re.Match[str]) -> str:
