@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import driver
 from octants.types.scalars import DType, convert, i64, integer_range
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.devices import ON_GPU, on_cpu
@@ -338,3 +340,27 @@ def test_constants_of_a_wide_type_make_wide_counters(dtype: Any) -> None:
 
     fill()
     assert x.to_numpy().tolist() == [5 << 40] * 7 + [4, 3]
+
+
+@pytest.mark.usefixtures("arch")
+@pytest.mark.parametrize("low", [-(2**31) - 2, -7, 0, 5, 2**32 - 3])
+def test_draws_do_not_depend_on_whether_bounds_are_constants(low: int) -> None:
+    x = qd.field(qd.f64, 6)
+
+    @qd.kernel
+    def known():
+        for i in range(qd.i64(low), low + 6):
+            x[i - low] = qd.random(qd.f64)
+
+    @qd.kernel
+    def passed(first: qd.i64):
+        for i in range(first, first + 6):
+            x[i - first] = qd.random(qd.f64)
+
+    found = []
+    for kernel, arguments in ((known, ()), (passed, (low,))):
+        driver.state.numbers = itertools.count(1)
+        kernel(*arguments)
+        found.append(x.to_numpy())
+    assert (found[0] == found[1]).all()
+    assert len(set(found[0])) == 6

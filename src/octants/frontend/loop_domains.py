@@ -213,12 +213,12 @@ def _convert(context: Context, bound: Any, dtype: DType) -> Value:
 def from_zero(context: Context, nest: Domain) -> Domain:
     """The domain for work items: with a single counter, far from the end of its type.
 
-    Who deals them out adds to their numbers, and so may pass the last one.
+    Who deals them out adds to their numbers, and so may pass the last one. Random draws depend on
+    the numbers, so these must not depend on whether a bound is a constant.
     """
     whole = linear(context, nest)
     ((low, high),) = whole.levels
-    known = context.known(low)
-    if low.type is not i64 or (is_number(known) and abs(known) < FAR):
+    if low.type is not i64 or context.known(low) == 0:
         return whole
     bounds = _trips(context, low, high, 1)
 
