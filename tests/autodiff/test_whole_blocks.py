@@ -42,7 +42,7 @@ TURNS, SINGLE = 4, 9
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of four iterations, of whatever there is in them, and however few there are."""
-    monkeypatch.setattr(recording_plan, "MAX_SINGLE", 0)
+    monkeypatch.setattr(recording_plan, "MAX_UNBLOCKED", 0)
     monkeypatch.setattr(records_in_registers, "MAX_ITERATIONS", TURNS)
     monkeypatch.setattr(records_in_registers, "MAX_WORK", 1 << 20)
     monkeypatch.setattr(records_in_registers, "MAX_WORK_IN_TASK", 1 << 20)
@@ -148,7 +148,7 @@ def test_few_iterations_have_no_blocks(
     trips: int, knows: bool, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, _ = _gradient_of(trips, MAXIMUM_RECORD_BUFFER, 0)
-    monkeypatch.setattr(recording_plan, "MAX_SINGLE", SINGLE)
+    monkeypatch.setattr(recording_plan, "MAX_UNBLOCKED", SINGLE)
     with strict_records() as records:
         found, nbytes = _gradient_of(trips, share, 256, knows=knows)
     assert np.array_equal(found, wanted)
@@ -279,7 +279,7 @@ def _gradient(
 @pytest.mark.parametrize("count", counts(8, 24))
 @pytest.mark.parametrize("share", [0, 1, 40])
 def test_random_modules(share: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_plan, "MAX_SINGLE", 6 if share == 1 else 0)
+    monkeypatch.setattr(recording_plan, "MAX_UNBLOCKED", 6 if share == 1 else 0)
     if share:  # few of these loops need blocks otherwise
         for limit, value in (("AROUND_LOOPS", 1), ("WHOLE", 1), ("MAX_WHOLE", 0)):
             monkeypatch.setattr(recording_plan, limit, value)

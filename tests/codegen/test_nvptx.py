@@ -160,7 +160,7 @@ def test_registers_hold_what_short_blocks_record(
         return sum(map(int, re.findall(r"\.local .*\[(\d+)\]", text)))
 
     single = local_bytes()  # of the iterations that are in no block
-    assert single == 8 * recording_plan.MAX_SINGLE
+    assert single == 8 * recording_plan.MAX_UNBLOCKED
     monkeypatch.setattr(records_in_registers, "MAX_WORK", 0)
     assert local_bytes() == single + 8 * recording_plan.MAX_BLOCK
 

@@ -24,7 +24,7 @@ _LEAST_COSTS = {
 _LIMITS = {
     "autodiff.emit.component_access": ("_RECENT",),
     "autodiff.improve.loop_unswitching": ("_SMALL",),
-    "autodiff.plan.recording_plan": ("AROUND_LOOPS", "AROUND_RESULTS", "MAX_SINGLE", "NESTED"),
+    "autodiff.plan.recording_plan": ("AROUND_LOOPS", "AROUND_RESULTS", "MAX_UNBLOCKED", "NESTED"),
     "passes.fuse_product_sums": ("_MOST",),
     "passes.gather_sums": ("_LONGEST",),
     "passes.hoist_from_branches": ("MOST_WORK",),

@@ -52,7 +52,7 @@ class Capacity:
 
     `iterations` is how many iterations fit, `either` how many iterations or checkpoints, whichever
     is less. If records are `local`, they hold a block of so many iterations, and at least
-    `guaranteed` checkpoints fit at each launch; else both are 0. A loop of up to `single`
+    `guaranteed` checkpoints fit at each launch; else both are 0. A loop of up to `unblocked`
     iterations has no blocks.
     """
 
@@ -60,7 +60,7 @@ class Capacity:
     either: Value
     local: int = 0
     guaranteed: int = 0
-    single: int = 0
+    unblocked: int = 0
 
     @classmethod
     def of(
@@ -70,7 +70,7 @@ class Capacity:
         checkpoint: Record,
         plan: RecordingPlan,
         taken: Value,
-        single: int = 0,
+        unblocked: int = 0,
     ) -> Capacity:
         """Emit the queries of the capacity of a loop.
 
@@ -80,7 +80,7 @@ class Capacity:
             checkpoint: the record of its checkpoints.
             plan: how many loops divide the share.
             taken: the bytes of the share that are in use (i64).
-            single: the number of iterations up to which it has no blocks.
+            unblocked: the number of iterations up to which it has no blocks.
 
         Returns:
             The capacity.
@@ -93,8 +93,8 @@ class Capacity:
         )
         if record.local:
             guaranteed = plan.guaranteed_bytes // max(1, checkpoint.offsets()[1])
-            most = builder.constant(max(record.local, single), i64)
-            return cls(most, other, record.local, guaranteed, single)
+            most = builder.constant(max(record.local, unblocked), i64)
+            return cls(most, other, record.local, guaranteed, unblocked)
         return cls(whole, builder.binary("min", whole, other))
 
     def furthest(
@@ -123,7 +123,7 @@ class Capacity:
         if self.local:
             blocks = local_record_blocks.blocks_of(builder, count, self.local)
             held = builder.binary("min", blocks, builder.binary("add", self.either, one))
-            held = builder.select(is_long, held, none) if self.single else held
+            held = builder.select(is_long, held, none) if self.unblocked else held
             end = of_checkpoints(start, held)
         else:
             most_whole = builder.binary("add", self.iterations, one)
@@ -200,8 +200,8 @@ def _split_local(
     """Blocks of a constant length; the last one may be shorter, or left out."""
     blocks = local_record_blocks.blocks_of if fixed_length else local_record_blocks.blocks_with_last
     count = blocks(builder, trips, capacity.local)
-    if capacity.single:
-        is_short = builder.compare("le", trips, builder.constant(capacity.single, i64))
+    if capacity.unblocked:
+        is_short = builder.compare("le", trips, builder.constant(capacity.unblocked, i64))
         count = builder.select(is_short, builder.constant(0, i64), count)
     known = builder.constant_of(count)
     is_flat = known is not None and known <= capacity.guaranteed

@@ -61,7 +61,7 @@ class Records:
     def remainder_of(self, op: ops.Loop) -> Record:
         """The record of the iterations behind the last fixed-length block of a loop."""
         if op not in self._remainders:
-            local = self._plan.single[op] if isinstance(op, ops.For) else self._plan.local[op]
+            local = self._plan.unblocked[op] if isinstance(op, ops.For) else self._plan.local[op]
             self._remainders[op] = Record(REST, self._slots(op), op.location, 0, local)
         return self._remainders[op]
 

@@ -35,8 +35,8 @@ class Replay:
         if op not in plan.in_blocks:
             return WholeLoop(emitter, self.stored_loops, op)
         records = emitter.records.of(op), emitter.records.checkpoints_of(op)
-        single = plan.single.get(op, 0)
-        capacity = Capacity.of(emitter.builder, *records, plan, stack.position, single)
+        unblocked = plan.unblocked.get(op, 0)
+        capacity = Capacity.of(emitter.builder, *records, plan, stack.position, unblocked)
         in_blocks = LoopInFixedLengthBlocks if op in plan.fixed_length else LoopInBlocks
         return in_blocks(emitter, self.stored_loops, op, capacity)
 

@@ -53,7 +53,7 @@ MAX_WHOLE = 1 << 12
 so few that a launch of fewer threads at a time always has the space.
 """
 
-MAX_SINGLE = 32
+MAX_UNBLOCKED = 32
 """The most iterations, recorded one by one, of a loop whose blocks are unrolled."""
 
 NESTED = 32
@@ -71,8 +71,8 @@ class RecordingPlan:
     into `partitions`, of at least `guaranteed_bytes` each. `nests` are the loops that are stored
     with a loop around them. `local` maps each loop with local records to the number of iterations
     that these hold. `fixed_length` are the loops all of whose blocks have one length, `unrolled`
-    those whose blocks code generation unrolls. `single` maps each `for` of fixed-length blocks to
-    the number of iterations up to which it has no blocks: they are recorded one by one. The
+    those whose blocks code generation unrolls. `unblocked` maps each `for` of fixed-length blocks
+    to the number of iterations up to which it has no blocks: they are recorded one by one. The
     `late` loops are run and recorded when they are reversed, by the code that runs blocks again:
     nothing needs their results before. `results` maps loops with local records to the loops in
     them whose results are recorded, too. `nested` maps loops to the loop around them with which
@@ -86,7 +86,7 @@ class RecordingPlan:
     local: Mapping[Operation, int] = field(default_factory=dict)
     fixed_length: frozenset[Operation] = frozenset()
     unrolled: frozenset[Operation] = frozenset()
-    single: Mapping[Operation, int] = field(default_factory=dict)
+    unblocked: Mapping[Operation, int] = field(default_factory=dict)
     late: frozenset[Operation] = frozenset()
     results: Mapping[Operation, Collection[ops.For]] = field(default_factory=dict)
     nested: Mapping[Operation, Operation] = field(default_factory=dict)
@@ -163,29 +163,18 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
     """Plan local records: a loop has blocks unless its trip count is known to fit one."""
     constants, strides = ops.constants_in(body), uses.strides
     results = dict[Operation, Collection[ops.For]]()
-    read_back = set[Operation]()  # these do not run where others are recorded: they record nothing
-    for op, inner in find_inner_results(body, uses).items():
-        if op in read_back:
-            continue
-        stride = strides.get(op, 0) + sum(v.type.size for each in inner for v in each.results)
-        most = min(MAX_BLOCK_AROUND_LOOPS, AROUND_RESULTS * machine.local_record_bytes // stride)
-        if _surely_fits(op, most, constants):
-            results[op], strides[op] = inner, stride
-            read_back.update(inner)
+    for op, (inner, stride) in _recorded_inner_results(body, uses, machine, constants).items():
+        results[op], strides[op] = inner, stride
     local: dict[Operation, int] = {}
     in_blocks, fixed_length, unrolled = set[Operation](), set[Operation](), set[Operation]()
-    single: dict[Operation, int] = {}
+    unblocked: dict[Operation, int] = {}
     left = records_in_registers.MAX_WORK_IN_TASK
     for op, stride in strides.items():
         length = records_in_registers.unrolled_iterations(op, stride, left)
         is_unrolled = bool(length) and op not in results
         if not is_unrolled:
-            most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
-            length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
             times = AROUND_RESULTS if op in results else AROUND_LOOPS
-            whole = min(most, times * machine.local_record_bytes // stride)
-            if _has_loops(op) and _surely_fits(op, whole, constants):
-                length = max(length, whole)
+            length = _block_length(op, stride, times, machine, constants)
         if isinstance(op, ops.For) and WHOLE * _checkpoint_bytes(op) >= length * stride:
             if not _surely_fits(op, MAX_WHOLE // stride, constants):
                 in_blocks.add(op)
@@ -196,7 +185,9 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
         if op in unrolled or records_in_registers.is_worth_duplicating(op):
             fixed_length.add(op)
             if isinstance(op, ops.For):
-                single[op] = max(length - 1, min(MAX_SINGLE, machine.local_record_bytes // stride))
+                unblocked[op] = max(
+                    length - 1, min(MAX_UNBLOCKED, machine.local_record_bytes // stride)
+                )
         if _surely_fits(op, length, constants):
             local[op] = max(1, constants[op.upper] - constants[op.lower])  # type: ignore[attr-defined]
         else:
@@ -218,10 +209,47 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
         local,
         frozenset(fixed_length),
         frozenset(unrolled),
-        single,
+        unblocked,
         results=results,
         nested={op: outer for op, (outer, _) in nested.items()},
     )
+
+
+def _recorded_inner_results(
+    body: Block, uses: LoopUses, machine: Capabilities, constants: Mapping[Value, Any]
+) -> dict[Operation, tuple[list[ops.For], int]]:
+    """The loops whose local records hold results of inner loops: these, and the record's bytes."""
+    found = dict[Operation, tuple[list[ops.For], int]]()
+    strides = uses.strides
+    read_back = set[Operation]()  # these do not run where others are recorded: they record nothing
+    for op, inner in find_inner_results(body, uses).items():
+        if op in read_back:
+            continue
+        stride = strides.get(op, 0) + sum(v.type.size for each in inner for v in each.results)
+        most = min(MAX_BLOCK_AROUND_LOOPS, AROUND_RESULTS * machine.local_record_bytes // stride)
+        if _surely_fits(op, most, constants):
+            found[op] = inner, stride
+            read_back.update(inner)
+    return found
+
+
+def _block_length(
+    op: Operation,
+    stride: int,
+    times: int,
+    machine: Capabilities,
+    constants: Mapping[Value, Any],
+) -> int:
+    """The iterations of a block with local records that code generation does not unroll.
+
+    A loop around others has one block if its records take at most ``times`` the usual bytes.
+    """
+    most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
+    length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
+    whole = min(most, times * machine.local_record_bytes // stride)
+    if _has_loops(op) and _surely_fits(op, whole, constants):
+        return max(length, whole)
+    return length
 
 
 def _checkpoint_bytes(op: ops.For) -> int:
