@@ -1,0 +1,1 @@
+"""LLVM IR as text: `cpu`, work items in vector `lanes`, and the GPUs of `gpu`."""
