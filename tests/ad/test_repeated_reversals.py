@@ -250,7 +250,7 @@ def test_a_tape_that_ends_earlier_or_later(make: Any, replays: Any) -> None:
                 total(a.y, a.loss)
 
         expect(a.gradient(body), count * 2 * a.values * WEIGHTS)
-    assert sorted(replays) == [2, 3, 3, 3, 4]
+    assert sorted(replays) == [2, 2, 3, 3, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -447,20 +447,20 @@ def test_only_so_many_launches_are_remembered(
     make: Any, replays: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeated_reversals, "_remembered", {})
-    monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", 6)
+    monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", 3)
     a, b = Arrays(make), Arrays(make)
 
     def thrice(arrays: Arrays) -> None:
         sum_of_squares(arrays)
         total(arrays.y, arrays.loss)
 
-    for arrays in (a, a, a, b, b, b, a, a, a):  # two launches, and two of a reversal, of the last
+    for arrays in (a, a, a, b, b, b, a, a, a):  # those of the last are remembered
         expect(arrays.gradient(sum_of_squares), 2 * arrays.values * WEIGHTS)
     assert sum(each() is not None for each in repeated_reversals._remembered.values()) == 1
-    assert replays == [2, 2, 2]
-    for _ in range(4):  # three launches, and as many of a reversal
+    assert replays == [2, 2, 2, 2]
+    for _ in range(3):
         expect(a.gradient(thrice), 4 * a.values * WEIGHTS)
-    assert replays == [2, 2, 2, 3, 3]
+    assert replays == [2, 2, 2, 2, 3]
     monkeypatch.setattr(repeated_reversals, "MOST_LAUNCHES", 1)
     for _ in range(4):
         expect(b.gradient(sum_of_squares), 2 * b.values * WEIGHTS)
@@ -575,14 +575,14 @@ def test_arrays_that_are_overwritten(make: Any, replays: Any) -> None:
     a = Arrays(make)
     for _ in range(6):
         check_turns(a, 1.5, 2.0, 0.5)
-    assert replays == [4] * 4
+    assert replays == [4] * 3  # recorded, copied to an arena, captured
 
 
 def test_other_numbers_with_copies(make: Any, replays: Any) -> None:
     a = Arrays(make)
     for factor in (1.5, 1.5, 1.5, 0.25, 0.25, 0.25, 1.5, 0.25):
         check_turns(a, 1.0, factor)
-    assert len(replays) == 5
+    assert len(replays) == 4
 
 
 def test_kernels_of_several_tasks(make: Any, replays: Any) -> None:
@@ -653,7 +653,7 @@ def test_arenas_that_no_tape_uses_any_more_are_freed(
     for _ in range(6):
         a = Arrays(make)
         replays.clear()
-        for _ in range(5):
+        for _ in range(6):
             check_turns(a, 1.5, 2.0)
         assert len(replays) == 3
     both = Arrays(make), Arrays(make), Arrays(make), Arrays(make)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from octants.ad.needed_contents import MemoryRows
+from octants.ad.repeated_reversals import NumberPacker
 from octants.ad.repeated_tapes import Touched
 from octants.analysis.index_ranges import Accessed, rows_of, tidy
 from octants.functions_from_text import define
@@ -62,8 +63,8 @@ class FastPath:
     """Recognises the launches of one specialisation.
 
     If it `saves_nothing`, they have one step, which overwrites nothing that it needs. It
-    `can_repeat` if nothing but arrays and `numbers` matters to launches (see
-    `LaunchedArrays.numbers`), and `is_plain` if both are true. `by_value` maps the positions of the
+    `can_repeat` if nothing but arrays and numbers, packed by `numbers`, matters to launches, and
+    `is_plain` if both are true. `by_value` maps the positions of the
     arrays of numpy to those of the arguments; the reverse needs the contents of those in
     `copied`.
     """
@@ -73,7 +74,6 @@ class FastPath:
         "_identities",
         "_known",
         "_positions",
-        "_specialisation",
         "_stepped",
         "by_value",
         "can_repeat",
@@ -85,6 +85,7 @@ class FastPath:
         "numbers",
         "persistent",
         "saves_nothing",
+        "specialisation",
         "steps",
     )
 
@@ -95,7 +96,7 @@ class FastPath:
         plan: TapePlan,
         by_value: Mapping[int, int],
     ) -> None:
-        self._specialisation = specialisation
+        self.specialisation = specialisation
         self.by_value = by_value
         needed = {k for step in plan.steps for k in step.needed}
         self.copied = [each for each in by_value.items() if each[0] in needed]
@@ -126,7 +127,7 @@ class FastPath:
         kinds = dict(enumerate(specialisation.signature.annotations))
         self._stepped = [k for k in sorted(named) if not isinstance(kinds.get(k), _ARRAYS)]
         self._has_regions = bool(named)
-        self.numbers: Callable[..., bytes] | None = None
+        self.numbers: NumberPacker | None = None
         if self.can_repeat:
             self.numbers = _number_packer(specialisation, self._stepped)
         self._known: dict[tuple[Any, ...], Touched | None] = {}
@@ -202,7 +203,7 @@ class FastPath:
     def _reads_all(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the reverse reads all of each array of numpy that it reads."""
         for position, _ in self.copied:
-            memory = memory_at(self._specialisation, position, arguments)
+            memory = memory_at(self.specialisation, position, arguments)
             for step in self.steps:
                 accessed = step.accessed(arguments).get(position)
                 is_read = position in step.needed
@@ -253,9 +254,7 @@ def _read_numpy_arrays(specialisation: Specialisation) -> dict[int, int]:
     return found
 
 
-def _number_packer(
-    specialisation: Specialisation, known: Collection[int]
-) -> Callable[..., bytes] | None:
+def _number_packer(specialisation: Specialisation, known: Collection[int]) -> NumberPacker | None:
     """A function of a launch's arguments that gives the bits of the numbers among them.
 
     It raises an error for what is none. None if all numbers are ``known``, by their positions.
@@ -277,5 +276,5 @@ def _number_packer(
     source = _NUMBERS_SOURCE.format(
         arguments=parameters_of(specialisation), values=", ".join(values)
     )
-    made: Callable[..., bytes] = define("numbers", source, {"pack": Struct("<" + letters).pack})
+    made: NumberPacker = define("numbers", source, {"pack": Struct("<" + letters).pack})
     return made

@@ -12,6 +12,7 @@ from typing import Any
 
 from octants.analysis.index_ranges import ArrayRegion
 from octants.launch.taped_memory import TapedMemory
+from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import captures, thread_capture
 from octants.runtime.device import Device
 from octants.runtime.memory.array_access import Saved
@@ -61,6 +62,21 @@ class PackedCopy:
         return saved if region is None else [saved]
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that a tape made before a launch, and why; see `Account.note` for its last members.
+
+    It is of a region of the array at a position of the launch's arrays.
+    """
+
+    position: int
+    region: ArrayRegion
+    array: str
+    writer: str
+    reader: str
+    nbytes: int
+
+
 class PackedLaunch:
     """The copies before each step of a launch, in an arena, for tapes that make them again.
 
@@ -68,25 +84,25 @@ class PackedLaunch:
 
     Args:
         steps: the copies.
-        positions: of the arrays that they are of, in the kernel's arrays.
+        copies: what they are of, and why they were made.
         written: the positions of the arrays that each step writes.
     """
 
-    __slots__ = ("_device", "_moves", "steps")
+    __slots__ = ("_device", "_moves", "copies", "steps")
 
     def __init__(
         self,
         steps: Sequence[tuple[PackedCopy, ...]],
-        positions: Sequence[Sequence[int]],
+        copies: Sequence[Sequence[Copy]],
         written: Sequence[Collection[int]],
     ) -> None:
-        self.steps = tuple(steps)
-        self._device = next((each.device for copies in steps for each in copies), None)
+        self.steps, self.copies = tuple(steps), copies
+        self._device = next((each.device for made in steps for each in made), None)
         moves: list[list[tuple[int, int, int]]] = [[] for _ in steps]
-        for number, copies in enumerate(steps):
-            for position, each in zip(positions[number], copies, strict=True):
+        for number, made in enumerate(steps):
+            for copy, each in zip(copies[number], made, strict=True):
                 first = number
-                while first > 0 and position not in written[first - 1]:
+                while first > 0 and copy.position not in written[first - 1]:
                     first -= 1
                 moves[first].append((each.address, each.source, each.nbytes))
         self._moves = tuple(map(tuple, moves))

@@ -4,7 +4,7 @@ Programs record the same launches in each step of an optimisation, with the same
 same loss. Then the end of each tape does the same: it sets the adjoint of the loss, and launches
 the reverse kernels with the same arguments. Once a tape has repeated `REPEATED` times, this is
 captured, and replayed from then on: by one graph of the driver on CUDA, by one native call on the
-CPU. While a tape records what an earlier one did, it need not ask its ledger either.
+CPU.
 
 This is for tapes on fields and ndarrays of Octants, each passed once: arrays with numbers of their
 own, whose memory stays where it is until they end. Copies must be in a `packed_copies.CopyArena`.
@@ -18,7 +18,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from octants.diagnostics.exceptions import OctantsError
 from octants.launch.derivative_variants import ReverseStep
@@ -31,58 +31,40 @@ from octants.runtime.repetitions import Repetitions
 REPEATED = 3
 """The tapes alike that are reversed launch by launch before one is captured."""
 MOST_LAUNCHES = 1 << 15
-"""The most launches of all sequences and captured reversals; the oldest ones are forgotten."""
-_KEPT = 4  # sequences with the same first launch, and reversals of one sequence
+"""The most launches of all captured reversals; the oldest ones are forgotten."""
+_KEPT = 4  # captured reversals of tapes with the same launches
 _MOST_KEPT_BYTES = 1 << 24
 """Of temporaries, and of copies that a reversal makes, which each captured reversal has."""
 MOST_BYTES = 1 << 28
 """The same of all captured reversals; the oldest ones are forgotten."""
-UNFIT = struct.error, OverflowError, TypeError, ValueError, AttributeError
-"""The errors of `LaunchedArrays.numbers` for arguments that are no such numbers."""
+_UNFIT = struct.error, OverflowError, TypeError, ValueError, AttributeError
+"""The errors of a `NumberPacker` for arguments that are no such numbers."""
 
-
-class Loss(Protocol):
-    """The quantity that a tape differentiates; see `tape_losses.Loss`."""
-
-    @property
-    def array(self) -> Any: ...
-
-    @property
-    def key(self) -> Hashable: ...
-
-    def note_seed(self) -> None: ...
-
-
-class LaunchedArrays(Protocol):
-    """The identity of a launch for tapes: its kernel, arrays, and index ranges."""
-
-    numbers: Callable[..., bytes] | None
-    """The bits of other arguments, given all of them; None if there are no others."""
-
-
-PlainLaunch = tuple[Any, ReverseStep, Specialisation, tuple[Any, ...], int, int]
-"""A launch without a `tape_entries.LaunchEntry`: how tapes know it, how it is reversed, the kernel,
-the arguments, the number of the launch, the seed of random numbers.
-"""
+NumberPacker = Callable[..., bytes]
+"""The bits of the arguments of a launch besides its arrays, given all of them."""
 
 
 class Reversals:
     """Replays of how tapes with the same launches were reversed.
 
     Args:
-        launches: how many launches the tapes have.
+        packers: of each launch of the tapes; None for one that has nothing but arrays.
         forget: drops this object.
     """
 
-    __slots__ = ("__weakref__", "_count", "_forget", "_repetitions")
+    __slots__ = ("__weakref__", "_count", "_forget", "_packers", "_repetitions")
 
-    def __init__(self, launches: int, forget: Callable[[], None]) -> None:
-        self._count, self._forget = launches, forget
+    def __init__(self, packers: Sequence[NumberPacker | None], forget: Callable[[], None]) -> None:
+        self._count, self._forget = len(packers), forget
+        self._packers = [(k, packer) for k, packer in enumerate(packers) if packer is not None]
         self._repetitions = Repetitions[CapturedReversal](REPEATED, most=_KEPT, counted=2 * _KEPT)
 
-    def can_replay(self, key: Hashable) -> bool:
-        """Whether a tape with the same key was captured."""
-        return key in self._repetitions.made
+    def numbers(self, launches: Sequence[tuple[Any, ...]]) -> tuple[bytes, ...] | None:
+        """The bits of the numbers among the arguments of the launches; None if that is unknown."""
+        try:
+            return tuple([packer(*launches[k][3]) for k, packer in self._packers])
+        except _UNFIT:
+            return None
 
     def replay(self, key: Hashable) -> bool:
         """Reverse a tape as one with the same key was; False if nothing was done."""
@@ -94,7 +76,7 @@ class Reversals:
         key: Hashable,
         reverse: Callable[[], None],
         launches: Iterable[tuple[Specialisation, ReverseStep]],
-        losses: Sequence[Loss] = (),
+        arrays: Sequence[Any] = (),
         memory: Any = None,
     ) -> bool:
         """Reverse a tape so that later ones with the same key can be replayed.
@@ -103,7 +85,7 @@ class Reversals:
             key: what the reversal depends on.
             reverse: reverses the tape launch by launch.
             launches: the kernels of the tape, and how they are reversed.
-            losses: those that ``reverse`` seeds.
+            arrays: the losses whose adjoints ``reverse`` sets.
             memory: what copies use that ``reverse`` restores.
 
         Returns:
@@ -112,7 +94,7 @@ class Reversals:
         repetitions = self._repetitions
         if key in repetitions.made or not repetitions.is_due(key):
             return False
-        device = _device_of_all(list(launches), losses)
+        device = _device_of_all(list(launches), arrays)
         if device is None:
             return False
         made = _reverse_and_capture(reverse, device, memory)
@@ -135,97 +117,6 @@ class Reversals:
         """Drop everything."""
         self._repetitions.made.clear()
         self._forget()
-
-
-class LaunchSequence(Reversals):
-    """The launches of a whole tape; ``known`` are the sequences that it is one of."""
-
-    __slots__ = ("_numbered", "launches")
-
-    @property
-    def weight(self) -> int:
-        return super().weight + self._count
-
-    def __init__(self, launches: tuple[LaunchedArrays, ...], known: KnownSequences) -> None:
-        owner = weakref.ref(known)
-        super().__init__(len(launches), lambda: _forget(owner(), launches))
-        self.launches = launches
-        self._numbered = [(k, each.numbers) for k, each in enumerate(launches) if each.numbers]
-
-    def reverse(
-        self, launches: Sequence[PlainLaunch], losses: Sequence[Loss], reverse: Callable[[], None]
-    ) -> bool:
-        """Reverse a tape of these launches like an earlier one, or so that later ones can be.
-
-        Args:
-            launches: those of the tape.
-            losses: of the tape.
-            reverse: reverses the tape launch by launch.
-
-        Returns:
-            False if nothing was done.
-        """
-        key = self._key(launches, losses)
-        if key is None:
-            return False
-        if self.replay(key):
-            for loss in losses:
-                loss.note_seed()
-            return True
-        return self.capture(key, reverse, ((each[2], each[1]) for each in launches), losses)
-
-    def _key(self, launches: Sequence[PlainLaunch], losses: Sequence[Loss]) -> Hashable:
-        """The state that the reversal depends on besides the sequence; None if that is unknown."""
-        keys = [loss.key for loss in losses]
-        try:
-            numbers = [numbers(*launches[k][3]) for k, numbers in self._numbered]
-        except UNFIT:
-            return None
-        return None if None in keys else (*keys, *numbers)
-
-
-def _forget(known: KnownSequences | None, launches: tuple[LaunchedArrays, ...]) -> None:
-    if known is not None:
-        known.forget(launches)
-
-
-class KnownSequences:
-    """The sequences of tapes that begin with the same launch; `latest` is the last one."""
-
-    __slots__ = ("__weakref__", "_repetitions", "latest")
-
-    def __init__(self) -> None:
-        self._repetitions = Repetitions[LaunchSequence](min(2, REPEATED), most=_KEPT, counted=_KEPT)
-        self.latest: LaunchSequence | None = None
-
-    def note(self, launches: tuple[Any, ...]) -> None:
-        """Note that a tape has recorded launches; they are a sequence from the second time on."""
-        known = self._repetitions.made.get(launches)
-        if known is None and self._repetitions.is_due(hash(launches)):
-            known = LaunchSequence(launches, self)
-            if not _reserve_capacity(len(launches), known):
-                return
-            _remembered[id(known)] = weakref.ref(known)
-            self._repetitions.made[launches] = known
-        self.latest = known or self.latest
-
-    def forget(self, launches: tuple[Any, ...]) -> None:
-        """Forget one of the sequences."""
-        self._repetitions.drop(launches)
-        if self.latest is not None and self.latest.launches is launches:
-            self.latest = None
-
-    def find(self, launches: tuple[Any, ...]) -> LaunchSequence | None:
-        """The sequence of some launches."""
-        return self._repetitions.made.get(launches)
-
-    def beginning_with(self, launches: tuple[Any, ...]) -> LaunchSequence | None:
-        """A sequence that begins with some launches; the latest one if it does."""
-        count = len(launches)
-        for each in (self.latest, *self._repetitions.made.values()):
-            if each is not None and each.launches[:count] == launches:
-                return each
-        return None
 
 
 _remembered: dict[int, weakref.ref[Reversals]] = {}
@@ -273,7 +164,7 @@ class CapturedReversal:
 
 
 def _device_of_all(
-    launches: Sequence[tuple[Specialisation, ReverseStep]], losses: Sequence[Loss]
+    launches: Sequence[tuple[Specialisation, ReverseStep]], arrays: Sequence[Any]
 ) -> Device | None:
     """The device of launches whose reverse does the same each time; None if they may differ.
 
@@ -281,7 +172,7 @@ def _device_of_all(
     """
     device = launches[0][0].device
     numbers = {specialisation.device.number for specialisation, _ in launches}
-    numbers |= {loss.array.device for loss in losses if loss.array is not None}
+    numbers |= {array.device for array in arrays}
     programs = [step.backward for _, step in launches if step.backward is not None]
     codes = [program.code.artifact for program in programs]
     is_silent = all(code and not (code.draws or code.messages) for code in codes)

@@ -14,19 +14,22 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from octants.ad import repeated_reversals
 from octants.ad.needed_contents import MemoryRows
-from octants.ad.packed_copies import CopyArena, PackedCopies, PackedCopy, PackedLaunch
-from octants.ad.repeated_reversals import KnownSequences, Reversals
+from octants.ad.packed_copies import Copy, CopyArena, PackedCopies, PackedCopy, PackedLaunch
+from octants.ad.repeated_reversals import NumberPacker, Reversals
 from octants.analysis.index_ranges import ArrayRegion
 from octants.data import current_runtime
 from octants.launch.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
+from octants.runtime.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from octants.ad.snapshot_report import Account
 
 MOST_PREFIXES = 1 << 16
 """Of tapes that begin with the same launch; if there are more, such tapes are not remembered."""
+_COUNTED = 4  # tapes of plain launches that begin with the same launch, until one repeats
 MOST_REVERSED = 1 << 17
 """Launches in the reversals of tapes that begin with the same launch."""
 MOST_REMEMBERED = 1 << 17
@@ -46,28 +49,13 @@ class RecordedLaunch(Protocol):
         """Propagate adjoints through it, on memory as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy that a tape made before a launch, and why; see `Account.note` for its last members.
-
-    It is of a region of the array at a position of the launch's arrays.
-    """
-
-    position: int
-    region: ArrayRegion
-    array: str
-    writer: str
-    reader: str
-    nbytes: int
-
-
 class Touched:
     """The arrays that a launch accesses, by key: all, the written ones, those its reverse needs.
 
     If it `is_known`, launches with the same arrays and rows get the same object. `start` is the
     prefix of no launches, for tapes that begin with this launch; `copies` were made before the
-    latest one. If it `is_plain`, nothing but its other arguments, `numbers`, matters to its reverse
-    (see `repeated_reversals`); `sequences` are of tapes that begin with it.
+    latest one. If it `is_plain`, nothing but its other arguments, packed by `numbers`, matters to
+    its reverse, and it overwrites nothing that this needs.
     """
 
     __slots__ = (
@@ -77,7 +65,6 @@ class Touched:
         "is_plain",
         "needed",
         "numbers",
-        "sequences",
         "start",
         "written",
     )
@@ -87,8 +74,7 @@ class Touched:
         self.written = written
         self.needed = needed
         self.is_known = self.is_plain = False
-        self.numbers: Callable[..., bytes] | None = None
-        self.sequences: KnownSequences | None = None
+        self.numbers: NumberPacker | None = None
         self.start: Prefix | None = None
         self.copies: tuple[tuple[Copy, ...], ...] = ()
 
@@ -96,12 +82,13 @@ class Touched:
 class Prefix:
     """The launches with which some tapes began.
 
-    `longer` are those with one more launch. `copies` were made before the last launch, for each of
+    `longer` are those with one more launch, `usual` the last of these that a tape came to; the last
+    launch of each is `touched`. `copies` were made before the last launch, for each of
     its steps, and `packed` are the same in the arena, if they are known: each tape can make them
-    there. `nbytes` are those of the last launch, `total_bytes` of all. `reversal` is how a tape
-    without further launches was reversed, and `replays` does the same. The root counts all
-    prefixes, and the launches in all reversals; it `is_full` if there were too many. It has the
-    `arena` of the copies.
+    there. `nbytes` are those of the last launch, `total_bytes` of all. If it `is_plain`, all its
+    launches are, and copied nothing. `reversal` is how a tape without further launches was
+    reversed, and `replays` does the same. The root counts all prefixes, and the launches in all
+    reversals; it `is_full` if there were too many. It has the `arena` of the copies.
     """
 
     __slots__ = (
@@ -109,16 +96,20 @@ class Prefix:
         "arena",
         "copies",
         "is_full",
+        "is_plain",
         "longer",
         "nbytes",
         "packed",
         "prefixes",
+        "repetitions",
         "replays",
         "reversal",
         "reversed",
         "root",
         "shorter",
         "total_bytes",
+        "touched",
+        "usual",
     )
 
     def __init__(
@@ -127,6 +118,8 @@ class Prefix:
         self.shorter = shorter
         self.root: Prefix = self if shorter is None else shorter.root
         self.longer: dict[Touched, Prefix] = {}
+        self.usual: Prefix | None = None
+        self.touched: Touched | None = None
         self.copies = copies
         self.packed: PackedLaunch | None = None
         self.nbytes = sum(copy.nbytes for each in copies for copy in each)
@@ -136,6 +129,8 @@ class Prefix:
         self.arena: CopyArena | None = None
         self.prefixes = self.reversed = 0
         self.is_full = False
+        self.is_plain = True
+        self.repetitions: Repetitions[None] | None = None
 
     def add(self, touched: Touched, copies: tuple[tuple[Copy, ...], ...]) -> Prefix | None:
         """The prefix with one more launch, which a tape has just found out; None if it is not
@@ -144,6 +139,7 @@ class Prefix:
         root = self.root
         if root.prefixes >= MOST_PREFIXES:
             root.longer.clear()
+            root.usual = None
             root.is_full = True
             return None
         _trees().count(root, 1)
@@ -152,12 +148,33 @@ class Prefix:
             touched.copies = copies
         copies = touched.copies  # mostly those of the launch before: one object in memory
         found = self.longer[touched] = Prefix(self, copies)
+        found.touched = touched
+        found.is_plain = self.is_plain and touched.is_plain and not any(copies)
         return found
+
+    def add_plain(self, launches: Sequence[Touched]) -> None:
+        """Remember a tape of plain launches, once it has repeated: the prefix is a root."""
+        if self.repetitions is None:
+            self.repetitions = Repetitions(min(2, repeated_reversals.REPEATED), counted=_COUNTED)
+        if not self.is_full and self.repetitions.is_due(hash(launches)):
+            self.advance(launches)
+
+    def advance(self, launches: Sequence[Touched]) -> Prefix | None:
+        """The prefix that is longer by launches before which nothing was copied; None if it is not
+        kept.
+        """
+        reached: Prefix | None = self
+        for touched in launches:
+            if reached is None or not touched.is_known:
+                return None
+            reached = reached.longer.get(touched) or reached.add(touched, ((),))
+        return reached
 
     def forget(self) -> None:
         """Forget all launches after these, of which there are none: it is a root."""
         self.free_arena()
         self.longer.clear()
+        self.usual = None
         self.prefixes = self.reversed = 0
 
     def free_arena(self) -> None:
@@ -177,12 +194,12 @@ class Prefix:
             self.root.reversed += reversal.launches
             self.reversal = reversal
 
-    def replays_of(self, launches: int) -> Reversals:
+    def replays_of(self, launches: Sequence[Touched]) -> Reversals:
         """The replays of how tapes of these launches were reversed."""
-        if self.replays is None:
-            owner = weakref.ref(self)
-            self.replays = Reversals(launches, lambda: _forget_replays(owner()))
-        return self.replays
+        owner = weakref.ref(self)
+        packers = [each.numbers for each in launches]
+        found = self.replays = Reversals(packers, lambda: _forget_replays(owner()))
+        return found
 
     def copies_of(self, tape: Any) -> PackedCopies:
         """The maker of a tape's copies: in the arena, if no other tape uses it."""

@@ -2,18 +2,20 @@
 
 `Tape.launch` records a launch in the first of these ways that applies:
 
-1. As expected: so far, the tape has recorded what an earlier one did (`repeated_reversals`). Then a
-   launch only runs, and the end of the tape repeats the earlier reversal as a whole.
+1. Following an earlier tape, which began with the same launches (`repeated_tapes`): a launch only
+   runs, after the same copies at the same addresses (`_follow`). The end of the tape replays the
+   earlier reversal as a whole (`repeated_reversals`).
 2. On the fast path: the identities of its arrays tell that it overwrites nothing that is needed
    (`fast_recording`).
 3. By a prefix: an earlier tape began with the same launches, and this one makes the same copies
-   before it without asking the ledger (`repeated_tapes`). While all launches so far were of that
-   kind, and their copies are where the earlier tape had them, there are no entries yet (`_follow`).
+   before it without asking the ledger, but elsewhere.
 4. On the slow path: the ledger saves what the launch overwrites (`overwrite_ledger`), and learns
    what its reverse needs.
 
-Anything else that happens, such as a host write or a launch of another thread, ends the first and
-the third way (`_diverge`): the ledger learns of all launches so far, and is asked from then on.
+A launch that follows no earlier tape ends the first way: those so far get entries
+(`_end_following`). Anything else that happens, such as a host write or a launch of another thread,
+ends the third way, too (`_diverge`): the ledger learns of all launches so far, and is asked from
+then on.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from _thread import RLock
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from octants import driver, options, timeline
@@ -36,8 +37,7 @@ from octants.ad.memory_overlaps import MemoryOverlaps
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
 from octants.ad.packed_copies import PackedCopies, PackedLaunch
-from octants.ad.repeated_reversals import UNFIT, KnownSequences, LaunchSequence, PlainLaunch
-from octants.ad.repeated_tapes import Observation, Prefix, Reversal, Touched
+from octants.ad.repeated_tapes import Observation, Prefix, Touched
 from octants.ad.scalar_argument_gradients import ArgumentGradients
 from octants.ad.snapshot_report import TapeExplanation
 from octants.ad.tape_entries import CustomCall, HostEntry, LaunchEntry, TapeEntry, freeze
@@ -61,7 +61,7 @@ from octants.internal_members import internal
 from octants.ir.core import Companion
 from octants.launch.alias_free_launches import has_distinct_arrays
 from octants.launch.changing_numbers import with_constants
-from octants.launch.derivative_variants import ReverseStep, TapePlan, differentiable, tape_plan
+from octants.launch.derivative_variants import TapePlan, differentiable, tape_plan
 from octants.launch.lost_gradient_warnings import (
     GradientEnds,
     flow_of,
@@ -103,18 +103,9 @@ def _one_at_a_time(method: _Method) -> _Method:
     return alone  # type: ignore[return-value]
 
 
-FollowedLaunch = tuple[
-    Touched,
-    Prefix,
-    PackedLaunch,
-    tuple[ReverseStep, ...],
-    Specialisation,
-    tuple[Any, ...],
-    int,
-    int,
-]
-"""A launch that followed a prefix: its arrays, the prefix, its copies, the steps, the kernel, the
-arguments, the number of the launch, the seed of random numbers.
+FollowedLaunch = tuple[Touched, PackedLaunch | None, FastPath, tuple[Any, ...], int, int]
+"""A launch that followed a prefix, and has no entry: its arrays, the copies before it, its kernel,
+the arguments, the number of the launch, the seed of random numbers.
 """
 ON_OVERWRITE = ("save", "error", "trust")
 _NO_ARGUMENTS = ArgumentGradients(requested=False)
@@ -179,8 +170,6 @@ class Tape:
     _matches_prefix = False  # of an earlier tape; the ledger has only deferred entries
     _packed: PackedCopies | None = None
     _unexplained: Prefix | None = None  # launches whose copies the ledger has not counted
-    _expected_sequence: LaunchSequence | None = None  # of an earlier tape, which this one repeats
-    _expected_launches: Iterator[Any] | None = iter(())  # those of it that have not run yet
     _followed: Prefix | None = None  # which all launches so far have followed
     _check: differences.GradientCheck | None = None
     _requested = _NO_ARGUMENTS
@@ -213,12 +202,9 @@ class Tape:
             self._requested = ArgumentGradients(argument_gradients)
         self._all_entries: list[TapeEntry] = []
         self._touched_arrays: set[Any] = set()
-        self._ran_as_expected: list[PlainLaunch] = []
         self._may_use_fast_path = simple = self._uses_fast_path and not (validation or grad_check)
         self._may_match_prefix = follows = simple and on_overwrite == "save"
         self._may_follow = follows and self._repeats and argument_gradients is False
-        if not self._may_follow:
-            self._expected_launches = None
         self._followed_launches: list[FollowedLaunch] = []
         self._since_prefix: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
@@ -371,26 +357,23 @@ class Tape:
         if self.paused or threading.get_ident() != self.thread:
             return self._run_unrecorded(specialisation, arguments)
         path = self._fast_paths.get(specialisation) or self._cached_fast_path(specialisation)
-        expected = self._expected_launches
-        if expected is not None and path is not None:
-            touched = path.known_touched(*arguments)
-            if touched is not None and (
-                touched is next(expected, None) or self._expect_another(touched)
-            ):  # the ledger need not know of it yet
-                state, step = driver.state, path.steps[0]
+        touched: Touched | None = None
+        if path is not None and self._may_follow:
+            touched, followed = path.known_touched(*arguments), self._followed
+            known = None if followed is None else followed.usual
+            if touched and known and known.touched is touched and known.is_plain:
+                state = driver.state  # the following is as `_follow`, with fewer calls
                 seed, number = state.seed, next(state.numbers)
                 specialisation.number = number
-                results = step.forward.launch(seed, number, 0, *arguments)
-                self._ran_as_expected.append(
-                    (touched, step, specialisation, arguments, number, seed)
-                )
+                results = path.steps[0].forward.launch(seed, number, 0, *arguments)
+                self._followed = known
+                self._followed_launches.append((touched, None, path, arguments, number, seed))
                 return specialisation.wrap(results) if results else None
         with self._lock:  # other threads may overwrite what the tape needs
             if self._may_follow:
-                if path is not None and path.can_repeat and not captures:
-                    touched = path.known_touched(*arguments)
-                    known = None if touched is None else self._next_followed(touched)
-                    if touched is not None and known is not None:
+                if path is not None and touched is not None and path.can_repeat and not captures:
+                    known = self._next_followed(touched)
+                    if known is not None:
                         return self._follow(touched, known, path, specialisation, arguments)
                 self._end_following()
             return self._launch(path, specialisation, arguments)
@@ -398,7 +381,7 @@ class Tape:
     def _launch(
         self, path: FastPath | None, specialisation: Specialisation, arguments: tuple[Any, ...]
     ) -> Any:
-        """Run a launch that was not expected."""
+        """Run a launch that does not follow an earlier tape."""
         by_value: Collection[int] = ()
         if path is not None and not self._gradient_ends.holds:
             touched = path.known_touched(*arguments) or path.touched(arguments)
@@ -586,99 +569,33 @@ class Tape:
             given[number] = known[1]
         return tuple(given)
 
-    # -- launches as on an earlier tape --------------------------------------------------------
+    # -- launches that follow an earlier tape ---------------------------------------------------
 
-    def _expect_another(self, touched: Touched) -> bool:
-        """Whether some earlier tape recorded the launches of this one, and then this launch."""
-        with self._lock:
-            if self._expected_launches is None:  # another thread has written what the tape needs
-                return False
-            launches = self._ran_as_expected
-            sequences = launches[0][0].sequences if launches else touched.sequences
-            found: LaunchSequence | None = None
-            if launches and sequences is not None:
-                begun = (*[each[0] for each in launches], touched)
-                found = sequences.beginning_with(begun)
-            elif sequences is not None and self._may_match_prefix and self._is_new:
-                begun, found = (touched,), sequences.latest
-            if found is None:
-                self._enter_expected()
-                return False
-            self._expected_sequence = found
-            self._expected_launches = iter(found.launches[len(begun) :])
-            return True
+    def _next_followed(self, touched: Touched) -> Prefix | None:
+        """The prefix that is longer by a launch; None if that cannot be followed."""
+        prefix = self._followed
+        if prefix is None:
+            prefix = touched.start
+            if prefix is None or not (self._may_match_prefix and self._is_new):
+                return None
+        known = prefix.usual = prefix.longer.get(touched)
+        if known is None or known.is_plain or not any(known.copies) or self._can_copy(known):
+            return known
+        return None
 
     @property
     def _is_new(self) -> bool:
         """Whether nothing has been recorded, and nothing is needed."""
         return not self._all_entries and "_whole_ledger" not in self.__dict__
 
-    @_one_at_a_time
-    def _enter_expected(self) -> None:
-        """Enter the launches that ran as expected, and expect no more.
-
-        If another thread does so, the thread of the tape may add one more meanwhile.
+    def _can_copy(self, known: Prefix) -> bool:
+        """Whether the copies before the last launch of a prefix can be where an earlier tape had
+        them.
         """
-        self._expected_launches = self._expected_sequence = None
-        count = 0
-        while launches := self._ran_as_expected[count:]:
-            for launch in launches:  # at any time, each of its arrays is in one of both
-                self._touched_arrays |= launch[0].every
-            for touched, step, specialisation, arguments, number, seed in launches:
-                entry = LaunchEntry(specialisation, step, arguments, number, None)
-                entry.seed = seed
-                if touched.needed:
-                    self._whole_ledger.note(entry, touched.needed)
-                self._all_entries.append(entry)
-                self._since_prefix.append(touched)
-                self._launches += 1
-            count += len(launches)
-        del self._ran_as_expected[:count]
-
-    @property
-    def _entries(self) -> list[TapeEntry]:
-        """The recorded entries, in order."""
-        self._enter_all()
-        return self._all_entries
-
-    @property
-    def _ledger(self) -> OverwriteLedger:
-        """The contents that launches have read and their reverse needs."""
-        self._enter_all()
-        return self._whole_ledger
-
-    @property
-    def _touched(self) -> set[Any]:
-        """The keys of the arrays that launches use."""
-        self._enter_all()
-        return self._touched_arrays
-
-    def _enter_all(self) -> None:
-        """Enter the launches that have no entries yet."""
-        if self._ran_as_expected:
-            self._enter_expected()
-        if self._followed_launches:
-            self._end_following()
-
-    # -- launches by a prefix ------------------------------------------------------------------
-
-    def _next_followed(self, touched: Touched) -> Prefix | None:
-        """The prefix that is longer by a launch; None if that cannot be followed."""
-        prefix, packed = self._followed, self._packed
-        if prefix is None:
-            prefix = touched.start
-            if prefix is None or not (self._may_match_prefix and self._is_new):
-                return None
-            packed = self._packed = prefix.copies_of(self)
-        known = prefix.longer.get(touched)
-        if known is None or packed is None or not packed.is_stable:
-            return None
-        if known.packed is None and not any(known.copies):
-            none: list[tuple[()]] = [()] * len(known.copies)
-            known.packed = PackedLaunch(none, none, none)
-        if known.packed is None or not known.packed.has_one_order:
-            return None
-        return known if self._whole_ledger.has_budget_for(known.total_bytes) else None
+        packed = self._packed = self._packed or known.copies_of(self)
+        if known.packed is None or not (packed.is_stable and known.packed.has_one_order):
+            return False
+        return self._whole_ledger.has_budget_for(known.total_bytes)
 
     def _follow(
         self,
@@ -690,77 +607,122 @@ class Tape:
     ) -> Any:
         """Run the last launch of a known prefix, after the same copies at the same addresses."""
         state, steps, packed = driver.state, path.steps, known.packed
-        assert packed is not None
         seed, number = state.seed, next(state.numbers)
         specialisation.number = number
-        launch = touched, known, packed, steps, specialisation, arguments, number, seed
+        launch = touched, packed, path, arguments, number, seed
         results: tuple[Any, ...] = ()
         count = 0
         try:
             for step in steps:
-                packed.save(count)
+                if packed is not None:
+                    packed.save(count)
                 results = step.forward.launch(seed, number, 0, *arguments)
                 count += 1
         except BaseException:
-            self._end_following()
-            self._enter_followed(launch, count)
-            self._diverge()
+            if count or packed is not None:
+                self._end_following(has_copies=True)
+                self._enter_followed(launch, count)
+                self._diverge()
             raise
         self._followed = known
         self._followed_launches.append(launch)
         return specialisation.wrap(results) if results else None
 
     @_one_at_a_time
-    def _end_following(self) -> None:
-        """Enter the launches that have followed a prefix, and follow it no more."""
+    def _end_following(self, *, has_copies: bool = False) -> None:
+        """Enter the launches that have followed a prefix, and follow it no more.
+
+        Unless one of them, or the next one, ``has_copies``, they are as if recorded on the fast
+        path. If another thread calls it, the thread of the tape may add one more meanwhile.
+        """
         self._may_follow = False
-        launches = self._followed_launches
-        if not launches:
-            return
-        for launch in launches:  # at any time, each of its arrays is in one of both
-            self._touched_arrays |= launch[0].every
-        self._matches_prefix, self._prefix = True, self._followed
-        for launch in launches:
-            self._enter_followed(launch)
-        launches.clear()
+        followed, count = self._followed, 0
+        if has_copies or not (followed is None or followed.is_plain):
+            self._matches_prefix, self._prefix = True, followed
+        while launches := self._followed_launches[count:]:
+            for launch in launches:  # at any time, each of its arrays is in one of both
+                self._touched_arrays |= launch[0].every
+            for launch in launches:
+                self._enter_followed(launch)
+            count += len(launches)
+        del self._followed_launches[:count]
 
     def _enter_followed(self, launch: FollowedLaunch, count: int | None = None) -> None:
         """Enter a launch, or ``count`` of its steps; the next one has failed."""
-        _, known, packed, steps, specialisation, arguments, number, seed = launch
-        for k, step in enumerate(steps if count is None else steps[: count + 1]):
-            entry = LaunchEntry(specialisation, step, arguments, number, None)
+        touched, packed, path, arguments, number, seed = launch
+        for k, step in enumerate(path.steps if count is None else path.steps[: count + 1]):
+            entry = LaunchEntry(path.specialisation, step, arguments, number, None)
             entry.seed, entry.is_first = seed, k == 0
-            entry.ran_again(self._whole_ledger, known.copies[k], packed.steps[k])
+            if not self._matches_prefix:
+                self._since_prefix.append(touched)
+                if touched.needed:
+                    self._whole_ledger.note(entry, touched.needed)
+            elif packed is None:
+                entry.ran_again(self._whole_ledger, (), ())
+            else:
+                entry.ran_again(self._whole_ledger, packed.copies[k], packed.steps[k])
+                if self._packed is not None:
+                    self._packed.adopt(packed.steps[k])
             if k != count:
                 self._all_entries.append(entry)
-            if self._packed is not None:
-                self._packed.adopt(packed.steps[k])
         self._launches += count is None
 
-    def _reverse_as_followed(self) -> bool:
-        """Reverse the tape as an earlier one, in one submission, if all launches followed that."""
+    @property
+    def _entries(self) -> list[TapeEntry]:
+        """The recorded entries, in order."""
+        if self._followed_launches:
+            self._end_following()
+        return self._all_entries
+
+    @property
+    def _ledger(self) -> OverwriteLedger:
+        """The contents that launches have read and their reverse needs."""
+        if self._followed_launches:
+            self._end_following()
+        return self._whole_ledger
+
+    @property
+    def _touched(self) -> set[Any]:
+        """The keys of the arrays that launches use."""
+        if self._followed_launches:
+            self._end_following()
+        return self._touched_arrays
+
+    def _reverse_as_followed(self, keys: Sequence[Hashable], reverse: Callable[[], None]) -> bool:
+        """Reverse the tape as an earlier one, in one submission, or so that later ones can be.
+
+        Args:
+            keys: of the losses whose adjoints ``reverse`` sets.
+            reverse: reverses it launch by launch.
+
+        Returns:
+            False if nothing was done.
+        """
         launches, prefix, packed = self._followed_launches, self._followed, self._packed
-        replays = None if prefix is None else prefix.replays
-        if prefix is None or replays is None or packed is None or not packed.is_stable:
+        if prefix is None or captures or timeline.active() is not None:
             return False
-        if captures or timeline.active() is not None or None in [each.key for each in self.losses]:
+        is_known = prefix.is_plain or prefix.reversal is not None
+        if not is_known or not (packed is None or packed.is_stable):
             return False
-        key = self._numbers_of([(each[4], each[5]) for each in launches])
-        if key is None or not replays.can_replay(key):
+        replays = prefix.replays or prefix.replays_of([each[0] for each in launches])
+        numbers = replays.numbers(launches)
+        if numbers is None:
             return False
-        for loss in self.losses:
-            loss.seed(())
-        if not replays.replay(key):  # seeds are set again
-            return False
-        warn_if_unreached(
-            [loss.array for loss in self.losses],
-            lambda array: any(array in each[0].every for each in reversed(launches)),
-        )
+        key = *keys, *numbers
+        if not replays.replay(key):
+            losses = self.losses if keys else ()
+            arrays = [loss.array for loss in losses if loss.array is not None]
+            paths = [each[2] for each in launches]
+            steps = [(path.specialisation, step) for path in paths for step in path.steps]
+            return replays.capture(key, reverse, steps, arrays, packed and packed.arena)
+        for loss in self.losses if keys else ():
+            loss.note_seed()
         self._launches += len(launches)
         self._may_follow = False
         launches.clear()
-        self._whole_ledger.saved_bytes = prefix.total_bytes
-        self._unexplained = prefix
+        if prefix.total_bytes:
+            self._whole_ledger.saved_bytes = prefix.total_bytes
+            self._unexplained = prefix
         self._held.clear()
         self._release_copies()
         return True
@@ -770,6 +732,8 @@ class Tape:
         if self._packed is not None and self._packed.arena is not None:
             self._packed.arena.release()
         self._packed = None
+
+    # -- launches by a prefix ------------------------------------------------------------------
 
     def _launch_by_prefix(
         self,
@@ -810,12 +774,7 @@ class Tape:
     def _advance(self, prefix: Prefix) -> Prefix | None:
         """The prefix that is longer by the launches since, which copied nothing."""
         recent, self._since_prefix = self._since_prefix, []
-        reached: Prefix | None = prefix
-        for touched in recent:
-            if reached is None or not touched.is_known:
-                return None
-            reached = reached.longer.get(touched) or reached.add(touched, ((),))
-        return reached
+        return prefix.advance(recent)
 
     def _launch_in_known_prefix(
         self,
@@ -855,8 +814,8 @@ class Tape:
             raise
         self._prefix = known if self._divergences == divergences else None
         if known.packed is None and packed.is_stable:
-            positions = [[each.position for each in copies] for copies in known.copies]
-            known.packed = PackedLaunch(made, positions, [step.written for step in path.steps])
+            written = [step.written for step in path.steps]
+            known.packed = PackedLaunch(made, known.copies, written)
         self._touched.update(touched.every)
         self._launches += 1
         return self._wrap(specialisation, persistent, results, len(path.steps))
@@ -871,8 +830,6 @@ class Tape:
 
     def _diverge(self) -> None:
         """Take the ledger from here on, since what happens now is not in the prefix."""
-        if self._expected_launches is not None:
-            self._enter_expected()
         if self._may_follow:
             self._end_following()
         self._resolve_ledger()
@@ -914,9 +871,7 @@ class Tape:
         is_own = threading.get_ident() == self.thread or self._custom is not None
         if is_own or self._check is not None:
             return False
-        # Before `_touched_arrays`, see `_enter_expected`:
-        launches: tuple[tuple[Any, ...], ...]
-        launches = (*self._ran_as_expected, *self._followed_launches)
+        launches = tuple(self._followed_launches)  # before `_touched_arrays`: see `_end_following`
         for memory in written:
             key = memory.key
             if memory.may_share or key in self._touched_arrays:
@@ -1135,20 +1090,16 @@ class Tape:
             self._stop()
         if driver.state.generation != self._generation:
             self._require_fields()
+        keys: list[Hashable] = [loss.key for loss in self.losses]
+        reverse = self._reverse
+        if None in keys:  # what sets this adjoint is no part of a replay
+            self._seed_losses()
+            keys, reverse = [], self._reverse_seeded
         with self._lock:
-            if self._ran_as_expected and not self._all_entries and self._reverse_as_before():
-                self._launches += len(self._ran_as_expected)
-                self._ran_as_expected.clear()
-                self._held.clear()
+            if self._followed_launches and self._reverse_as_followed(keys, reverse):
                 return
-            if self._followed_launches and self._reverse_as_followed():
-                return
-        launches = self._plain_launches()
-        self._reverse()
-        if launches:
-            first = launches[0]
-            first.sequences = first.sequences or KnownSequences()
-            first.sequences.note(launches)
+        self._remember_launches()
+        reverse()
 
     def _require_fields(self) -> None:
         """Raise an error if the body has destroyed a field whose address launches know."""
@@ -1159,33 +1110,35 @@ class Tape:
                 if isinstance(field := reference(), Tensor):
                     field.require_alive()
 
-    def _plain_launches(self) -> tuple[Touched, ...]:
-        """The launches of a tape that recorded nothing else, if later tapes may follow them."""
+    def _remember_launches(self) -> None:
+        """Remember a tape that recorded nothing but plain launches: later ones may follow it."""
         entries, launches = self._entries, self._since_prefix
         is_all = self._may_match_prefix and self._prefix is None and len(launches) == len(entries)
-        if not (is_all and self._repeats and self._requested is _NO_ARGUMENTS):
-            return ()
-        return tuple(launches) if all(each.is_plain for each in launches) else ()
-
-    def _reverse_as_before(self) -> bool:
-        """Reverse the tape as an earlier one, if that had recorded the same."""
-        launches, sequence = self._ran_as_expected, self._expected_sequence
-        if sequence is None or len(sequence.launches) != len(launches):
-            every = tuple([each[0] for each in launches])
-            known = every[0].sequences
-            sequence = None if known is None else known.find(every)
-        if sequence is None or captures or timeline.active() is not None:
-            return False
-        return sequence.reverse(launches, self.losses, self._reverse)
+        if not (is_all and launches and self._repeats and self._requested is _NO_ARGUMENTS):
+            return
+        if not all(each.is_plain for each in launches):
+            return
+        first = launches[0]
+        first.start = first.start or Prefix()
+        first.start.add_plain(tuple(launches))
 
     def _reverse(self) -> None:
-        """Reverse what was recorded, launch by launch."""
+        """Set the adjoints of the losses, and reverse what was recorded, launch by launch."""
+        self._seed_losses()
+        self._reverse_seeded()
+
+    def _seed_losses(self) -> None:
+        """Set the adjoints of the losses."""
         for loss in self.losses if self._overlaps else ():
             array = loss.array
             if array is not None:
                 self._overlaps.see_loss(array)
+        entries = () if self._followed_launches else self._entries  # results are in entries only
         for loss in self.losses:
-            loss.seed(self._entries)
+            loss.seed(entries)
+
+    def _reverse_seeded(self) -> None:
+        """Reverse what was recorded, launch by launch."""
         for memory in self._replaced.values():
             warn_if_replaced_last(memory, self._entries)
         if self._all_entries:
@@ -1221,7 +1174,7 @@ class Tape:
         copies = [saved.values for entry in launches for _, saved in entry.saved or ()]
         if self._matches_prefix and reached is not None and reached.reversal is not None:
             self._matches_prefix, self._unexplained = False, reached
-            self._restore_and_reverse(reached, reached.reversal, copies)
+            reached.reversal.run(launches, copies)
             return
         self._resolve_ledger()
         if reached is None:
@@ -1234,39 +1187,6 @@ class Tape:
         reversal = observation.reversal()
         if reversal is not None:
             reached.remember(reversal)
-
-    def _restore_and_reverse(self, reached: Prefix, reversal: Reversal, copies: list[Any]) -> None:
-        """Reverse the launches of a prefix as an earlier tape did, in one submission if it can."""
-        launches: Any = self._entries
-        replays, packed, key = reached.replays_of(len(launches)), self._packed, None
-        is_usual = not captures and self._repeats and self._requested is _NO_ARGUMENTS
-        if is_usual and packed is not None and packed.is_stable and timeline.active() is None:
-            firsts = [each for each in launches if each.is_first]
-            key = self._numbers_of([(each.specialisation, each.arguments) for each in firsts])
-        if key is None or not replays.replay(key):
-            steps = ((entry.specialisation, entry.step) for entry in launches)
-            arena = None if packed is None else packed.arena
-            reverse = partial(reversal.run, launches, copies)
-            if key is None or not replays.capture(key, reverse, steps, memory=arena):
-                reverse()
-        launches.clear()
-
-    def _numbers_of(self, launches: Sequence[tuple[Specialisation, tuple[Any, ...]]]) -> Hashable:
-        """The bits of the numbers of launches; None if more than arrays and numbers matters."""
-        paths = self._fast_paths
-        if not all(path.can_repeat for path in paths.values()):
-            return None
-        packers = {each: path.numbers for each, path in paths.items() if path.numbers}
-        try:
-            return tuple(
-                [
-                    packers[specialisation](*arguments)
-                    for specialisation, arguments in launches
-                    if specialisation in packers
-                ]
-            )
-        except UNFIT:
-            return None
 
     if not TYPE_CHECKING:
 

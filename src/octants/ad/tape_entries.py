@@ -12,8 +12,7 @@ from octants import driver
 from octants.ad.batched_gradients import BatchedGradients
 from octants.ad.needed_contents import Content
 from octants.ad.overwrite_ledger import MemoryRegion, OverwriteLedger, Phase, SavedPart
-from octants.ad.packed_copies import PackedCopies, PackedCopy
-from octants.ad.repeated_tapes import Copy
+from octants.ad.packed_copies import Copy, PackedCopies, PackedCopy
 from octants.analysis.index_ranges import Accessed, ArrayRegion, tidy, unite
 from octants.data.host_access_events import HostWrite
 from octants.diagnostics.tape_errors import ChangedSinceLaunch, TensorReplaced
