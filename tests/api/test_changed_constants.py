@@ -332,6 +332,44 @@ print(call())
     assert subprocess.check_output(command, text=True).split() == ["2", "11", "101"]
 
 
+def test_names_and_defaults_of_the_main_module_change(tmp_path: Path) -> None:
+    script = tmp_path / "session.py"
+    script.write_text(
+        """
+import octants as qd
+
+qd.init(arch=qd.cpu)
+
+@qd.func
+def shift(v, by=1):
+    return v + by
+
+def on_host(by=10):
+    return by
+
+@qd.kernel
+def call() -> qd.i32:
+    return max(shift(1), min(1, 2)) + qd.static(on_host())
+
+print(call())
+shift.__defaults__ = (2,)
+print(call())
+on_host.__defaults__ = (20,)
+print(call())
+
+@qd.func
+def max(a, b):
+    return a * 100 + b
+
+print(call())
+del max
+print(call())
+"""
+    )
+    command = [sys.executable, str(script)]
+    assert subprocess.check_output(command, text=True).split() == ["12", "13", "23", "321", "23"]
+
+
 def test_what_a_function_of_python_reads_is_noticed() -> None:
     """Python calls a function of constants when a kernel is compiled; it reads what may change."""
 
@@ -548,6 +586,22 @@ def test_methods_of_the_main_module_are_replaced() -> None:
     assert second.look() == 2222
     del first.plain
     assert first.look() == 2232
+
+
+class Wheel:
+    def radius(self) -> int:
+        return 1
+
+    @qd.kernel
+    def look(self) -> qd.i32:
+        return self.radius()
+
+
+def test_methods_of_other_modules_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = Wheel()
+    assert wheel.look() == 1
+    monkeypatch.setattr(Wheel, "radius", lambda _: 2)
+    assert wheel.look() == 2
 
 
 class Material:

@@ -58,9 +58,10 @@ def guard_terms(seen: KernelReads, known: Mapping[int, str] | None = None) -> Te
     """Generate conditions that hold while the reads would return the same values.
 
     Classes, modules, members of enums, read-only numpy arrays and everything that Octants holds
-    count as constant, as do objects that a property creates each time it is read, and functions
-    that a module or a class holds, but for those of the main module: interactive sessions define
-    them again. A module that is loaded again, as notebooks do after a change, has a new spec.
+    count as constant, as do objects that a property creates each time it is read, functions that a
+    module holds, and methods of installed packages. Of the main module, functions, the defaults of
+    their parameters, and names that come to hide builtins count: interactive sessions change them.
+    A module that is loaded again, as notebooks do after a change, has a new spec.
     ``known`` maps the identities of objects to expressions for them, where these conditions follow
     others that have checked them. The conditions keep nothing alive that the reads have found.
     """
@@ -82,7 +83,29 @@ def guard_terms(seen: KernelReads, known: Mapping[int, str] | None = None) -> Te
         for number, function in enumerate(editable):
             scope |= {f"f{number}": reference_to(function), f"k{number}": function.__code__}
             conditions["code", number] = f"f{number}().__code__ is k{number}"
+    for number, function in enumerate(functions.values()):
+        defaults = function.__defaults__
+        if defaults and function.__module__ == "__main__":
+            scope |= {f"d{number}": defaults, f"g{number}": reference_to(function)}
+            unchanged = f"f.__defaults__ is d{number}"
+            conditions["defaults", number] = f"((f := g{number}()) is None or {unchanged})"
+    for number, (names, builtins) in enumerate(_builtins_of_main(seen.reads)):
+        scope[f"b{number}"] = names
+        tests = [f"{builtin!r} not in b{number}" for builtin in builtins]
+        conditions["builtins", number] = " and ".join(tests)
     return list(conditions.values()), scope
+
+
+def _builtins_of_main(reads: Iterable[Read]) -> list[tuple[dict[str, Any], list[str]]]:
+    """The globals of the main module, and the names of builtins that they may come to hide."""
+    found: dict[int, tuple[dict[str, Any], list[str]]] = {}
+    for read in reads:
+        if read.kind == "global" and _is_global_of_main(read):
+            names = read.owner.__globals__
+            builtins = found.setdefault(id(names), (names, []))[1]
+            if read.name not in names and read.name not in builtins:
+                builtins.append(read.name)
+    return [each for each in found.values() if each[1]]
 
 
 _AUTORELOAD = "IPython.extensions.autoreload"
@@ -213,7 +236,7 @@ def _is_watched(read: Any) -> bool:
     if isinstance(value, _CONSTANT) or isinstance(owner, (*_HANDLES, enum.EnumMeta)):
         return False
     if isinstance(value, types.MethodType):
-        return read.kind == "attribute" and _is_of_main(owner)
+        return read.kind == "attribute" and _is_of_users(owner)
     if isinstance(value, types.FunctionType) and not _may_be_rebound(read):
         return False
     module = _module_of(owner)
@@ -230,15 +253,20 @@ def _may_be_rebound(read: Any) -> bool:
     A launch of a large library would take longer if it compared each function of its modules.
     """
     if read.kind == "global":
-        return bool(read.owner.__globals__.get("__name__") == "__main__")
+        return _is_global_of_main(read)
     if isinstance(read.owner, type):
-        return _is_of_main(read.owner)
+        return _is_of_users(read.owner)
     return not isinstance(read.owner, types.ModuleType)
 
 
-def _is_of_main(owner: Any) -> bool:
-    """Whether a class, or that of an object, is one of the main module; sessions change it."""
-    return _module_of(owner) == "__main__"
+def _is_global_of_main(read: Any) -> bool:
+    return bool(read.owner.__globals__.get("__name__") == "__main__")
+
+
+def _is_of_users(owner: Any) -> bool:
+    """Whether a class, or that of an object, is of the main module, or of no installed package."""
+    module = _module_of(owner)
+    return module == "__main__" or _is_editable(module)
 
 
 def _module_of(owner: Any) -> str:
@@ -251,7 +279,7 @@ def _is_stored(owner: Any, name: str, value: Any) -> bool:
     """Whether an object or its class holds an attribute, rather than a property creating it."""
     found = inspect.getattr_static(owner, name, ABSENT)
     if isinstance(found, staticmethod):
-        return found.__func__ is value and _is_of_main(owner)
+        return found.__func__ is value and _is_of_users(owner)
     if isinstance(found, property):  # which may return what the object holds
         return getattr(owner, name, ABSENT) is value
     return found is value or isinstance(found, types.MemberDescriptorType)
