@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from array import array as PythonArray
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -300,3 +302,35 @@ def test_under_a_tape(form: str) -> None:
     assert loss[None] == pytest.approx(9 * total)
     assert p.grad[None] == pytest.approx(6 * total)
     assert array.sum() == first + array.size
+
+
+class _Converted:
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        return rows()
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (PythonArray("f", [1, 2]), "numpy.asarray(x)"),
+        (memoryview(PythonArray("f", [1, 2])), "numpy.asarray(x)"),
+        ([1.0, 2.0], "numpy.asarray(x)"),
+        (b"12345678", "numpy.frombuffer(x, dtype)"),
+        (_Converted(), "numpy.asarray(x)"),
+        (np.zeros(3, [("mass", "f4"), ("charge", "f4")]), "x['mass']"),
+    ],
+    ids=["array", "memoryview", "list", "bytes", "converted", "structs"],
+)
+def test_the_remedy_for_other_containers(value: Any, remedy: str) -> None:
+    @qd.kernel
+    def first(x: qd.types.ndarray()) -> qd.f32:
+        return x[0]
+
+    with pytest.raises(qd.OctantsArgumentError, match=re.escape(remedy)):
+        first(value)
+
+
+def test_element_types_of_numpy_and_functions_that_make_types() -> None:
+    assert repr(qd.types.ndarray(dtype=np.float32, ndim=1)) == "ndarray(dtype=f32, ndim=1)"
+    with pytest.raises(TypeError, match=r"`qd.types.vector\(3, qd.f32\)` is a type of elements"):
+        qd.types.ndarray(dtype=qd.types.vector, ndim=1)

@@ -255,6 +255,13 @@ def test_negated_views() -> None:
     assert y.tolist() == [4, 16]
 
 
+def test_tensors_on_meta() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(3, device="meta")
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="no elements"):
+        square(x, torch.ones(3))
+
+
 def test_sparse_tensors() -> None:
     torch = pytest.importorskip("torch")
     x, y = torch.tensor([1.0, 3.0]), torch.zeros(2)

@@ -364,3 +364,31 @@ def test_draws_do_not_depend_on_whether_bounds_are_constants(low: int) -> None:
         found.append(x.to_numpy())
     assert (found[0] == found[1]).all()
     assert len(set(found[0])) == 6
+
+
+def test_a_step_of_zero() -> None:
+    """Python raises an error, as debug mode does; without it there is no iteration."""
+
+    @qd.kernel
+    def count(step: qd.i32) -> qd.i32:
+        found = 0
+        for _ in range(2):
+            for _ in range(0, 5, step):
+                found += 1
+        return found
+
+    @qd.kernel
+    def at_compile_time() -> qd.i32:
+        found = 0
+        for _ in range(0, 5, 0):
+            found += 1
+        return found
+
+    qd.init(arch=qd.cpu, log_level="error")
+    assert (count(2), count(0)) == (6, 0)
+    with pytest.raises(qd.OctantsTypeError, match="must not be zero"):
+        at_compile_time()
+    qd.init(arch=qd.cpu, debug=True, log_level="error")
+    assert (count(2), count(-1)) == (6, 0)
+    with pytest.raises(qd.OctantsAssertionError, match="the step of `range` is 0"):
+        count(0)

@@ -169,6 +169,9 @@ def _ascending(
         runs = builder.compare("lt", low, high)
         return low, high, builder.constant(abs(step), dtype), runs
     stride, zero = _convert(context, step, dtype), builder.constant(0, dtype)
+    if context.debug:
+        message = "the step of `range` is {}: it must not be zero"
+        builder.assert_("assertion", message, builder.compare("ne", stride, zero), [stride])
     is_up = builder.compare("gt", stride, zero)
     low, high = builder.select(is_up, first, last), builder.select(is_up, last, first)
     moves = builder.compare("ne", stride, zero)

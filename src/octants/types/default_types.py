@@ -51,5 +51,10 @@ def resolve(dtype: Any) -> DType:
             return from_numpy(dtype)
     except (KeyError, TypeError, ValueError):
         pass
-    names = ", ".join(known.name for known in ALL)
-    raise TypeError(f"{dtype!r} is not a scalar type; these are: {names}")
+    names = [known.name for known in ALL]
+    name = getattr(dtype, "__name__", None)
+    problem = f"{repr(dtype) if name is None else name} is not a scalar type"
+    if str(name).lower() in ("vector", "matrix"):
+        sizes = "3" if str(name).lower() == "vector" else "3, 3"
+        problem += f", but `qd.types.{str(name).lower()}({sizes}, qd.f32)` is a type of elements"
+    raise TypeError(f"{problem}; these are: {', '.join(names)}")

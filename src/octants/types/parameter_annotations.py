@@ -141,7 +141,8 @@ class NdarrayAnnotation:
         """The scalar type of the elements, if it is stated."""
         if self._dtype is None or not getattr(self._dtype, "has_dtype", True):
             return None
-        return resolve(getattr(self._dtype, "dtype", self._dtype))
+        is_type = isinstance(self._dtype, type)  # as those of numpy, whose `dtype` is no type
+        return resolve(self._dtype if is_type else getattr(self._dtype, "dtype", self._dtype))
 
     def __class_getitem__(cls, item: Any) -> NdarrayAnnotation:
         items = item if isinstance(item, tuple) else (item,)

@@ -122,13 +122,25 @@ def array_type(
         return _interface_type(leaf, value, device, element_dim or 0)
     if device.shares_memory and is_on_other_device(value):
         raise not_on_device(leaf, value)
-    raise leaf.error(f"{describe(value)} is not an array", _array_to_pass(value))
+    kind = "an `array.array` of Python" if _is_of_python(value) else describe(value)
+    raise leaf.error(f"{kind} is not an array", _array_to_pass(value))
+
+
+def _is_of_python(value: Any) -> bool:
+    return type(value).__module__ == "array"
 
 
 def _array_to_pass(value: Any) -> str:
     """The remedy for an argument that is no array."""
     if type(value).__module__.startswith("jax."):
         return "under a transformation of JAX, call the kernel by `qd.jax.function`"
+    if isinstance(value, (bytes, bytearray)):
+        return "pass `numpy.frombuffer(x, dtype)`, an array of its bytes"
+    is_like_array = isinstance(value, (list, tuple, memoryview)) or _is_of_python(value)
+    if is_like_array or hasattr(value, "__array_interface__"):
+        return "pass `numpy.asarray(x)`, of the dtype that the kernel needs"
+    if hasattr(value, "__array__"):
+        return "pass an array of its numbers, such as `x.to_numpy()` or `numpy.asarray(x)`"
     return "pass an ndarray of Octants, a numpy array or a CPU torch tensor"
 
 
@@ -156,14 +168,20 @@ def _dtype(leaf: Leaf, given: np.dtype[Any]) -> DType:
     try:
         return scalars.from_numpy(given.newbyteorder("="))
     except KeyError:
-        raise leaf.error(
-            f"an array of dtype {given} has no counterpart in the language",
-            "convert it with `astype`",
-        ) from None
+        remedy = "convert it with `astype`"
+        if given.names:
+            remedy = f"pass an array of one of its fields, such as `x[{given.names[0]!r}]`"
+        problem = f"an array of dtype {given} has no counterpart in the language"
+        raise leaf.error(problem, remedy) from None
 
 
 def _torch_type(leaf: Leaf, value: Any, device: Device, element_dim: int) -> NdarrayType:
     is_sent = value.device.type == "cpu" and not device.shares_memory
+    if value.device.type == "meta":
+        raise leaf.error(
+            "the torch tensor is on meta, so it has no elements",
+            "make it on a device, such as by `torch.empty_like(x, device='cpu')`",
+        )
     if value.device.type != "cpu" and device.shares_memory:
         raise leaf.error(
             f"the torch tensor is on {value.device}; this arch reads CPU memory",
