@@ -48,6 +48,23 @@ def test_conditions_lambdas_and_returns_without_annotation() -> None:
     assert (run(3.0), run(1.0)) == (7, -6)
 
 
+def test_sizes_count_elements() -> None:
+    field, vectors = qd.field(qd.f32, (3, 4)), qd.Vector.ndarray(3, qd.f32, (2, 3))
+
+    @qd.kernel
+    def sizes(a: qd.types.ndarray(ndim=1), b: qd.types.ndarray(ndim=3), v: qd.Tensor) -> qd.i64:
+        for i in range(a.size):
+            a[i] += 1.0
+        for i in range(b.size):
+            a[i % a.size] += 1.0
+        return b.size * 10000 + v.size * 100 + field.size
+
+    a = np.zeros(5, np.float32)
+    assert sizes(a, np.zeros((2, 3, 4), np.float32), vectors) == 240612
+    assert a.tolist() == [6, 6, 6, 6, 5]
+    assert sizes(a, np.zeros((0, 3, 4), np.float32), field) == 1212
+
+
 def test_arrays_of_either_kind_fit() -> None:
     class Plain:
         @qd.kernel

@@ -71,6 +71,7 @@ PROGRAMS: dict[str, str] = {
     "OCT115_method": "y = Vector([1.0, a]).nrom()",
     "OCT115_not_called": "y = Vector([1.0, a]).norm + 1.0",
     "OCT115_array_method": "y = x.fill",
+    "OCT115_array_reduction": "y = x.sum()",
     "OCT116_global": "CONSTANTS[0] = n",
     "OCT116_attribute": "OBJECT.value = n",
     "OCT116_list": "v = [1.0, n]\nv[0] = 2.0",

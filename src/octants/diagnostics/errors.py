@@ -773,8 +773,8 @@ class LossyAssignment(UserError):
     title = "an {given} is assigned to an {held}: {what}"
     label = "the {given} becomes an {held} here"
     remedy = (
-        "begin with a number of the wider type: `a = 1.0`, `a: qd.f64 = 1`; if you mean the"
-        " conversion, write it: `qd.cast(..., qd.{held})`"
+        "begin with a value of the wider type: `a: qd.{given} = ...`; if you mean the conversion,"
+        " write it: `qd.cast(..., qd.{held})`"
     )
 
 

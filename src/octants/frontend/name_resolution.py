@@ -41,6 +41,7 @@ from octants.ir.core import Array, Companion, Value
 from octants.lang import exported_names as library
 from octants.lang import math as mathematics
 from octants.lang.library_function_marks import marked_function
+from octants.types import scalars
 from octants.types.compile_time_reads import ABSENT, Read
 from octants.types.matrix_values import Matrix
 from octants.types.structs import StructType
@@ -132,12 +133,15 @@ _HOST_METHODS = frozenset(
     "copy_from deactivate from_numpy from_paddle from_torch place to_dlpack to_numpy to_paddle"
     " to_torch".split()
 )
+_REDUCTIONS = frozenset(("all", "any", "max", "mean", "min", "prod", "sum"))
 
 
 def _hint(context: Context, base: Any, attr: str) -> str:
     """The remedy for an attribute that does not exist."""
     if attr in _HOST_METHODS and isinstance(base, (ArrayReference, StructValue)):
         return f"`{attr}` works on the host: call it outside of the kernel"
+    if attr in _REDUCTIONS and isinstance(base, ArrayReference):
+        return "loop over its elements, as in `for i in a: total += a[i]`"
     if isinstance(base, types.ModuleType):
         full = f"{base.__name__}.{attr}".partition(".")[2]
         is_ours = base.__name__.partition(".")[0] == "octants"
@@ -252,6 +256,8 @@ def _attribute_of_array(context: Context, base: ArrayReference, attr: str, node:
         return _companion(context, base, attr, node)
     if attr == "shape":
         return ShapeReference(base.array)
+    if attr == "size" and base.array.fixed_shape is None:
+        return _size(context, base.array)
     if attr == "dtype":
         return base.array.dtype
     if attr in ("n", "m") and base.array.element_shape:
@@ -260,6 +266,17 @@ def _attribute_of_array(context: Context, base: ArrayReference, attr: str, node:
     found = getattr(base.handle, attr, ABSENT)
     context.reads.append(Read("attribute", base.handle, attr, found))
     return NOT_FOUND if found is ABSENT or callable(found) else found
+
+
+def _size(context: Context, array: Array) -> Any:
+    """How many elements an argument has: of several axes the product of the extents, an i64."""
+    extents = [indexing.extent(context, array, axis) for axis in range(array.rank)]
+    if len(extents) == 1:
+        return extents[0]
+    size: Any = context.builder.constant(1, scalars.i64)
+    for each in extents:
+        size = context.builder.binary("mul", size, context.builder.cast(each, scalars.i64))
+    return size
 
 
 def _companion(context: Context, base: ArrayReference, attr: str, node: ast.expr) -> Any:
@@ -311,7 +328,7 @@ def _attributes_of(base: Any) -> list[str]:
     if isinstance(base, StructValue):
         return list(base.members)
     if isinstance(base, ArrayReference):
-        return ["shape", "grad", "dual", "dtype", "n", "m", "fill"]
+        return ["shape", "size", "grad", "dual", "dtype", "n", "m", "fill"]
     if isinstance(base, (Value, MatrixValue)):
         return [attr for attr in dir(Matrix) if not attr.startswith("_")]
     return dir(base)

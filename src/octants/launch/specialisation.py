@@ -630,7 +630,10 @@ def _leaf_type(leaf: Leaf, value: Any, device: Device) -> Callable[[], ArgumentT
     return lambda: TemplateValue(give())
 
 
-_READ_ONLY = ("the kernel writes this array, which is read-only", "pass a copy")
+_READ_ONLY = (
+    "the kernel writes this array, which is read-only",
+    "pass a copy, `np.array(x)`; in programs of JAX use `octants.jax.function`",
+)
 
 
 def _check_writable(specialisation: Specialisation, arguments: Sequence[Any]) -> None:
