@@ -9,7 +9,7 @@ import numpy as np
 
 from octants import interpreter
 from octants.frontend import references
-from octants.frontend.context import Context
+from octants.frontend.context import Context, Handlers
 from octants.frontend.expression_values import MatrixValue
 from octants.ir.core import Array, Companion, Module, Space, Value
 from octants.ir.verifier import verify
@@ -42,7 +42,7 @@ def evaluate(
 
     A `Run` becomes a run-time value; anything else is given as it is.
     """
-    context = Context(default_int, default_float, references)
+    context = Context(default_int, default_float, Handlers(references))
     module = Module("test")
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     operands = [_load(context, module, arrays, x) for x in inputs]

@@ -19,7 +19,7 @@ from octants.frontend import (
     sparse_access,
     statements,
 )
-from octants.frontend.context import Context
+from octants.frontend.context import Context, Handlers
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.returns import Returns
 from octants.frontend.scope import UNDEFINED, FunctionScope
@@ -37,8 +37,13 @@ from octants.types.specialisation_signature import (
     ScalarType,
 )
 
-EXPRESSIONS = {**expressions.TABLE, **conditions.TABLE, **calls.TABLE}
-STATEMENTS = statements.TABLE
+HANDLERS = Handlers(
+    references,
+    {**expressions.TABLE, **conditions.TABLE, **calls.TABLE},
+    statements.TABLE,
+    statements.build,
+    sparse_access.after_write,
+)
 
 
 @dataclass(frozen=True)
@@ -83,16 +88,7 @@ def build(
     """
     numbers = HostNumbers(varying)
     context = Context(
-        default_int,
-        default_float,
-        references,
-        debug,
-        EXPRESSIONS,
-        STATEMENTS,
-        statements.build,
-        blocks,
-        numbers,
-        sparse_access.after_write,
+        default_int, default_float, HANDLERS, debug=debug, blocks=blocks, numbers=numbers
     )
     context.first_hidden = len(arguments)
     with deep_recursion(function.__name__):

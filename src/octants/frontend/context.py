@@ -23,6 +23,7 @@ import ast
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol
 
@@ -40,6 +41,7 @@ from octants.frontend.unspecialised_numbers import HostNumber, HostNumbers
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.lang.library_function_marks import is_library_function
+from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.compile_time_reads import Read
 from octants.types.default_types import uint, unsigned
@@ -70,6 +72,21 @@ class ReferenceAccess(Protocol):
         """Change the value of a reference atomically; gives the value before."""
 
 
+@dataclass(frozen=True)
+class Handlers:
+    """The functions of other files that a context calls; those files import this one.
+
+    `expressions` and `statements` map nodes of the syntax tree to the functions that build them,
+    `build` builds several statements, and `after_write` activates cells of sparse fields.
+    """
+
+    references: ReferenceAccess
+    expressions: Evaluators = field(default_factory=dict)
+    statements: Evaluators = field(default_factory=dict)
+    build: Callable[..., bool] | None = None
+    after_write: Callable[..., None] | None = None
+
+
 class Context:
     """The state of one build. `builder.location` is always the span of the current expression."""
 
@@ -77,19 +94,15 @@ class Context:
         self,
         default_int: DType,
         default_float: DType,
-        memory: ReferenceAccess,
+        handlers: Handlers,
+        *,
         debug: bool = False,
-        expressions: Evaluators | None = None,
-        statements: Evaluators | None = None,
-        build: Callable[..., bool] | None = None,
         blocks: Blocks | None = None,
         numbers: HostNumbers | None = None,
-        activate: Callable[..., None] | None = None,
     ) -> None:
         self.builder = Builder()
         self.default_int = default_int
         self.default_float = default_float
-        self.memory = memory
         self.debug = debug
         self.scopes = Scopes()
         self.arrays = Arrays(self.builder)
@@ -113,7 +126,6 @@ class Context:
         self.returns: Any = None
         self.stops = Stops()
         self.active = ActiveCells()
-        self._activate = activate
         self.calls: dict[InlinedCall, None] = {}  # those that were inlined, each once
         self.warnings: dict[tuple[str, int], Diagnostic] = {}  # one for each line
         self.reads: list[Read] = []
@@ -123,9 +135,7 @@ class Context:
         self.parameters: dict[Any, list[Any]] = {}
         self.recursive: dict[Any, bool] = {}  # by function and owner; see `frontend.recursion`
         self.recursion: Any = None  # the recursive functions that are being built
-        self._expressions = expressions or {}
-        self._statements = statements or {}
-        self._build = build
+        self._handlers = handlers
 
     # -- errors ---------------------------------------------------------------------------------
 
@@ -187,26 +197,26 @@ class Context:
 
     def evaluate_reference(self, node: ast.expr) -> Any:
         """The value of an expression, or a reference if it names an element or a variable."""
-        found = self._dispatch(self._expressions, node)
+        found = self._dispatch(self._handlers.expressions, node)
         return found.value if isinstance(found, StaticValue) else found
 
     def evaluate_marked(self, node: ast.expr) -> tuple[Any, bool]:
         """The value of an expression, and whether the expression is a call of ``static``."""
-        found = self._dispatch(self._expressions, node)
+        found = self._dispatch(self._handlers.expressions, node)
         if isinstance(found, StaticValue):
             return self.load(found.value), True
         return self.load(found), False
 
     def execute(self, statement: ast.stmt) -> bool:
         """Build a statement; gives whether what follows it can be reached."""
-        completes: bool = self._dispatch(self._statements, statement)
+        completes: bool = self._dispatch(self._handlers.statements, statement)
         return completes
 
     def build(self, statements: list[ast.stmt]) -> bool:
         """Build statements one after the other; gives whether their end can be reached."""
-        assert self._build is not None
+        assert self._handlers.build is not None
         outer = self.statement
-        completes = self._build(self, statements)
+        completes = self._handlers.build(self, statements)
         self.statement = outer
         return completes
 
@@ -308,24 +318,24 @@ class Context:
 
         Anything else is given back as it is.
         """
-        return self.memory.value(self, x)
+        return self._handlers.references.value(self, x)
 
     def load(self, reference: Any) -> Any:
         """The value of what a reference names now; anything else is given back."""
-        return self.memory.load(self, reference)
+        return self._handlers.references.load(self, reference)
 
     def store(self, reference: Any, value: Any, node: ast.AST | None = None) -> None:
         """Store into a reference, converted to its type; a scalar fills a vector or matrix."""
-        self.memory.store(self, reference, value, node)
+        self._handlers.references.store(self, reference, value, node)
 
     def atomic(self, fn: str, reference: Any, value: Any, node: ast.AST | None = None) -> Any:
         """Apply ``fn`` of `ops.memory.ATOMIC` to a reference atomically; gives the old value."""
-        return self.memory.atomic(self, fn, reference, value, node)
+        return self._handlers.references.atomic(self, fn, reference, value, node)
 
     def after_write(self, reference: Any) -> None:
         """Activate the cells of sparse blocks that an element of an array lies in."""
-        if self.active.of_array and self._activate is not None:
-            self._activate(self, reference)
+        if self.active.of_array and self._handlers.after_write is not None:
+            self._handlers.after_write(self, reference)
 
     def random(self, dtype: DType) -> Value:
         """The next uniform draw of the work item."""
