@@ -139,6 +139,24 @@ class Repeat:
     quota: Quota
 
 
+@dataclass(slots=True)
+class _Launch:
+    """A launch of the work items between bounds, with the slots of a parameter block.
+
+    The thread holds the lock of the record buffers.
+    """
+
+    step: PreparedDispatch
+    bounds: Bounds
+    buffers: DeviceRecordBuffers
+    slots: Sequence[int]
+
+    @property
+    def items(self) -> int:
+        """The number of work items."""
+        return self.bounds[1] - self.bounds[0]
+
+
 class Recording:
     """Sizes the record buffers of one dispatch, over all its launches.
 
@@ -190,30 +208,23 @@ class Recording:
         """
         self.last = []
         with buffers.lock:
-            if self._run_again(step, lower, upper, buffers, slots):
+            if self._run_again(_Launch(step, (lower, upper), buffers, slots)):
                 return
-            for begin, end in self._parts(lower, upper):
-                self._run_part(step, begin, end, buffers, slots)
+            for part in self._parts(lower, upper):
+                self._run_part(_Launch(step, part, buffers, slots))
 
-    def _run_again(
-        self,
-        step: PreparedDispatch,
-        lower: int,
-        upper: int,
-        buffers: DeviceRecordBuffers,
-        slots: Sequence[int],
-    ) -> bool:
+    def _run_again(self, launch: _Launch) -> bool:
         """Run the dispatch with the words that it has, if the last launch was like this one."""
-        last: Repeat | None = step.repeat
+        last: Repeat | None = launch.step.repeat
         if (
             last is None
-            or last.bounds != (lower, upper)
-            or last.inputs != self._read_inputs(slots)
-            or not self.repeats(last, buffers, slots)
+            or last.bounds != launch.bounds
+            or last.inputs != self._read_inputs(launch.slots)
+            or not self.repeats(last, launch.buffers, launch.slots)
         ):
             return False
-        step.launch_as(last.quota.blocks, last.quota.block)
-        self.repeated(last, buffers)
+        launch.step.launch_as(last.quota.blocks, last.quota.block)
+        self.repeated(last, launch.buffers)
         return True
 
     def repeats(self, last: Repeat, buffers: DeviceRecordBuffers, slots: Sequence[int]) -> bool:
@@ -252,28 +263,22 @@ class Recording:
             parts = self._parts(lower, upper)
             is_whole = len(parts) <= 1
             step.words[abi.LAUNCH_BOUNDS // 8] = address if is_whole else address + 16
-            for begin, end in parts:
+            for part in parts:
                 if not is_whole:
-                    buffers.write_bounds(address + 16, begin, end)
-                self._run_part(step, begin, end, buffers, slots)
+                    buffers.write_bounds(address + 16, *part)
+                self._run_part(_Launch(step, part, buffers, slots))
 
-    def _run_part(
-        self,
-        step: PreparedDispatch,
-        lower: int,
-        upper: int,
-        buffers: DeviceRecordBuffers,
-        slots: Sequence[int],
-    ) -> None:
-        key, versions = self._key(step, lower, upper, slots), self._current(self._needs, slots)
+    def _run_part(self, launch: _Launch) -> None:
+        step, bounds, slots = launch.step, launch.bounds, launch.slots
+        key, versions = self._key(step, bounds, slots), self._current(self._needs, slots)
         known = None if versions is None else self._known.get(key)
         if known is not None and known.versions != versions:
             known = None
-        if known is not None and self._run_known(step, lower, upper, buffers, known):
-            inputs, quota = self._read_inputs(slots), self.last[-1]
-            step.repeat = Repeat((lower, upper), inputs, known.versions, buffers.layout, quota)
+        if known is not None and self._run_known(launch, known):
+            inputs, layout = self._read_inputs(slots), launch.buffers.layout
+            step.repeat = Repeat(bounds, inputs, known.versions, layout, self.last[-1])
             return
-        quota = self._run_some(step, lower, upper, buffers)
+        quota = self._run_some(launch)
         if versions is not None:
             _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
@@ -292,7 +297,8 @@ class Recording:
                 step.words[abi.LAUNCH_FAILURES // 8], need = buffers.copy_failures(
                     report, plan.items
                 )
-            self._run_some(step, plan.lower, plan.lower + plan.items, buffers, failed_need=need)
+            bounds = plan.lower, plan.lower + plan.items
+            self._run_some(_Launch(step, bounds, buffers, ()), failed_need=need)
 
     # -- earlier launches -----------------------------------------------------------------------
 
@@ -322,36 +328,27 @@ class Recording:
             _learn(self._domains, key, known)
         return known[1]
 
-    def _key(
-        self, step: PreparedDispatch, lower: int, upper: int, slots: Sequence[int]
-    ) -> tuple[int, ...]:
+    def _key(self, step: PreparedDispatch, bounds: Bounds, slots: Sequence[int]) -> tuple[int, ...]:
         """The inputs besides memory that determine the size of record buffers; empty if unknown."""
         needs = self._needs
         if needs is None:
             return ()
-        share = self._full(step, upper - lower).share
-        bounds = (lower, upper) if needs.by_item else ()
-        return (share, *(slots[number] for number in needs.slots), *bounds)
+        share = self._full(step, bounds[1] - bounds[0]).share
+        items = bounds if needs.by_item else ()
+        return (share, *(slots[number] for number in needs.slots), *items)
 
-    def _run_known(
-        self,
-        step: PreparedDispatch,
-        lower: int,
-        upper: int,
-        buffers: DeviceRecordBuffers,
-        known: Known,
-    ) -> bool:
+    def _run_known(self, launch: _Launch, known: Known) -> bool:
         """Run work items with the capacity of an earlier, equal launch; False if there is no
         memory.
         """
-        full = self._full(step, upper - lower)
+        full = self._full(launch.step, launch.items)
         full.share, capacity = known.share, known.capacity
-        quota = self._quota_within_budget(full, capacity, capacity, step.least_block, buffers)
+        quota = self._quota_within_budget(launch, full, capacity, capacity)
         if quota is None:
             return False
-        self._launch(step, lower, upper, buffers.clean_report(upper - lower), buffers, quota)
+        self._launch(launch, quota, launch.buffers.clean_report(launch.items))
         if known.versions:
-            buffers.trust(self._artifact.kernel or self._artifact.name)
+            launch.buffers.trust(self._artifact.kernel or self._artifact.name)
         self.last.append(quota)
         return True
 
@@ -387,27 +384,20 @@ class Recording:
             return [Planned(self._limited(full, found.capacity), 0, 0, is_sure=True)]
         if not last:
             return []
-        return [
-            self._plan_some(step, begin, end, slots, last) for begin, end in self._parts(*bounds)
-        ]
+        return [self._plan_some(step, part, slots, last) for part in self._parts(*bounds)]
 
     def _plan_some(
-        self,
-        step: PreparedDispatch,
-        lower: int,
-        upper: int,
-        slots: Sequence[int],
-        last: Sequence[Quota],
+        self, step: PreparedDispatch, bounds: Bounds, slots: Sequence[int], last: Sequence[Quota]
     ) -> Planned:
-        known = self._known.get(self._key(step, lower, upper, slots))
+        lower, items = bounds[0], bounds[1] - bounds[0]
+        known = self._known.get(self._key(step, bounds, slots))
         if known is not None and not known.versions:
-            full = self._full(step, upper - lower)
+            full = self._full(step, items)
             full.share = known.share
-            quota = self._limited(full, known.capacity)
-            return Planned(quota, lower, upper - lower, is_sure=True)
+            return Planned(self._limited(full, known.capacity), lower, items, is_sure=True)
         most = max(last, key=lambda quota: quota.capacity)
         quota = Quota(most.blocks, most.block, 2 * most.capacity, most.share)
-        return Planned(quota, lower, upper - lower, is_sure=False)
+        return Planned(quota, lower, items, is_sure=False)
 
     def _known_of(self, slots: Sequence[int]) -> Known | None:
         """The capacity of an earlier launch with equal inputs, at any share."""
@@ -419,14 +409,7 @@ class Recording:
 
     # -- run and retry --------------------------------------------------------------------------
 
-    def _run_some(
-        self,
-        step: PreparedDispatch,
-        lower: int,
-        upper: int,
-        buffers: DeviceRecordBuffers,
-        failed_need: int = 0,
-    ) -> Quota:
+    def _run_some(self, launch: _Launch, failed_need: int = 0) -> Quota:
         """Run work items, and again those that ran out of space for records, until all succeed.
 
         Args:
@@ -439,7 +422,7 @@ class Recording:
         Raises:
             OctantsMemoryError: one work item alone needs more than there is.
         """
-        full = self._full(step, upper - lower)
+        step, buffers, full = launch.step, launch.buffers, self._full(launch.step, launch.items)
         first_share = full.share
         need, is_found = self._need or min(first_share, _FIRST_CAPACITY), bool(self._need)
         if not self._can_retry:
@@ -451,12 +434,12 @@ class Recording:
             need, is_found = max(need, _words(failed_need)), True
             generous = 2 * need
         while True:
-            quota = self._quota_within_budget(full, need, generous, step.least_block, buffers)
+            quota = self._quota_within_budget(launch, full, need, generous)
             if quota is not None:
                 report = step.words[abi.LAUNCH_FAILURES // 8]
                 if not retries:
-                    report = buffers.failure_report(upper - lower)
-                self._launch(step, lower, upper, report, buffers, quota, retries)
+                    report = buffers.failure_report(launch.items)
+                self._launch(launch, quota, report, retry=retries)
                 found, count = buffers.read_failures()
                 if not count:
                     break
@@ -467,7 +450,7 @@ class Recording:
                 need, is_found, retries = _words(found), True, True
                 generous = max(need, 2 * quota.capacity)  # a `while` asks for one iteration more
             elif full.share <= _LEAST_SHARE:
-                raise self._failure(need, lower, buffers)
+                raise self._failure(need, launch.bounds[0] + buffers.first_failure())
             else:
                 full.share = _whole(min(full.share, need) // 4)
                 need = generous = max(full.share, min(_FIRST_CAPACITY, need // 4))
@@ -476,28 +459,21 @@ class Recording:
         self.last.append(quota)
         return quota
 
-    def _launch(
-        self,
-        step: PreparedDispatch,
-        lower: int,
-        upper: int,
-        report: int,
-        buffers: DeviceRecordBuffers,
-        quota: Quota,
-        retry: bool = False,
-    ) -> None:
+    def _launch(self, launch: _Launch, quota: Quota, report: int, *, retry: bool = False) -> None:
+        step = launch.step
         step.repeat = None
-        quota.put(step.words, (lower, upper), buffers.address, report, retry=retry)
+        quota.put(step.words, launch.bounds, launch.buffers.address, report, retry=retry)
         step.launch_as(quota.blocks, quota.block)
 
     def _quota_within_budget(
-        self, full: Quota, need: int, generous: int, least: int, buffers: DeviceRecordBuffers
+        self, launch: _Launch, full: Quota, need: int, generous: int
     ) -> Quota | None:
         """A quota with ``generous`` bytes for each thread, else with ``need``, for which there is
         memory.
 
         With ``need`` the number of threads falls until there is. None if there is not for one.
         """
+        buffers, least = launch.buffers, launch.step.least_block
         for capacity in dict.fromkeys((generous, need)):
             quota = self._limited(full, capacity)
             if buffers.reserve(quota.nbytes):
@@ -521,10 +497,9 @@ class Recording:
             most = min(most, near * self._multiprocessors)
         return Quota(min(full.blocks, most), full.block, capacity, full.share)
 
-    def _failure(self, need: int, lower: int, buffers: DeviceRecordBuffers) -> OctantsError:
+    def _failure(self, need: int, item: int) -> OctantsError:
         artifact = self._artifact
         text = f"one work item needs {need} bytes"
-        item = lower + buffers.first_failure()
         error = OutOfRecordMemory(artifact.kernel or artifact.name, text, item)
         return error.at(None, *recorded_loops(artifact))
 
