@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from octants.fuzz.generator import integer_widths
 from octants.fuzz.generator.context import (
@@ -202,23 +201,13 @@ def _merge(c: Context) -> bool | None:
     return True
 
 
-@contextmanager
-def _loop(c: Context, name: str, trips: int) -> Iterator[None]:
-    if c.serial and not c.run_time_loops:
-        c.emit("qd.loop_config(serialize=True)")
-    with c.block(f"for {name} in range({trips}):", trips=trips):
-        c.run_time_loops += 1
-        yield
-        c.run_time_loops -= 1
-
-
 def _loop_of_merges(c: Context) -> bool | None:
     variable, trips = _variable(c), c.integer(2, 9)
     if variable is None or not c.affordable(trips):
         return None
     counter = c.shared.fresh("k")
     c.note("loop of merges")
-    with _loop(c, counter, trips):
+    with c.serial_loop(counter, trips):
         for _ in range(c.integer(1, 2)):
             _change(c, variable.name, variable.sort[4:], counter)
     return True
@@ -234,7 +223,7 @@ def _vector(c: Context) -> bool | None:
     c.note("vector of merges")
     c.emit(f"{vector} = qd.Vector([{parts}])")
     steps = c.pick([count, 2 * count])
-    with _loop(c, counter, steps):
+    with c.serial_loop(counter, steps):
         at = c.pick([f"{counter} % {count}", f"({counter} * 3 + 1) % {count}"])
         _change(c, f"{vector}[{at}]", name, counter)
         if c.chance(0.5):

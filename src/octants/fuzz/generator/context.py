@@ -290,6 +290,15 @@ class Context:
 
     # -- the grammar ----------------------------------------------------------------------------
 
+    def constant(self, kind: type[int | float]) -> Expr | None:
+        """A constant that the kernel takes from around it, of a type of Python."""
+        known = [(name, value) for name, value in self.shared.constants if type(value) is kind]
+        if not known:
+            return None
+        self.note(f"closure over {'an' if kind is int else 'a'} {kind.__name__}")
+        name, value = self.pick(known)
+        return Expr(name, value, value)
+
     def floating(self, depth: int = 2) -> Expr:
         """An expression of the run's float type."""
         return self.shared.grammar.floating(self, depth)
@@ -378,6 +387,16 @@ class Context:
     def max_cost(self) -> float:
         """How many statements a function may run, roughly."""
         return self.shared.max_cost
+
+    @contextmanager
+    def serial_loop(self, name: str, trips: int) -> Iterator[None]:
+        """A counted loop that no frontend makes parallel."""
+        if self.serial and not self.run_time_loops:
+            self.emit("qd.loop_config(serialize=True)")
+        with self.block(f"for {name} in range({trips}):", trips=trips):
+            self.run_time_loops += 1
+            yield
+            self.run_time_loops -= 1
 
     def affordable(self, trips: float = 1.0) -> bool:
         """Whether a block of some statements may still run that often."""

@@ -32,15 +32,6 @@ def _variable(c: Context, _: int) -> Expr | None:
     return variable.expr if variable else None
 
 
-def _constant(c: Context, _: int) -> Expr | None:
-    known = [(n, v) for n, v in c.shared.constants if isinstance(v, float)]
-    if not known:
-        return None
-    c.note("closure over a float")
-    name, value = c.pick(known)
-    return Expr(name, value, value)
-
-
 def _table(c: Context, _: int) -> Expr | None:
     """An element of a tuple, by the index of an unrolled loop."""
     indices = [v for v in c.variables("i") if v.name[0] == "q"]
@@ -93,7 +84,7 @@ def _other_width(c: Context, _: int) -> Expr | None:
 SIMPLE: list[tuple[float, Maker]] = [(1.5, literal), (7.0, _variable)]
 LEAVES: list[tuple[float, Maker]] = [
     *SIMPLE,
-    (0.7, _constant),
+    (0.7, lambda c, _: c.constant(float)),
     (0.7, _table),
     (3.0, _load),
     (2.0, _component),

@@ -16,6 +16,7 @@ from octants.fuzz.generator.context import (
     Shared,
     Variable,
 )
+from octants.fuzz.generator.loops import inside
 
 _LAST, _FIRST = 2147483647, -2147483648
 _WHOLE = 1 << 32
@@ -215,16 +216,12 @@ def _wide_range(c: Context) -> bool | None:
     name, number = c.shared.fresh("k"), c.shared.fresh("s")
     c.note("range that spans more than 2^31")
     header = f"for {name} in range({texts[0]}, {texts[1]}, {step}):"
-    with c.block(header, trips=4.0):
-        c.loops.append(True)
-        c.run_time_loops += 1
+    with c.block(header, trips=4.0), inside(c, may_continue=True):
         c.emit(f"{number} = {name} // 536870912")
         c.scopes[-1].append(Variable(number, "i", -4, 3, frozen=True))
         c.statements(1)
         for carried in c.variables("f", (), assignable=True)[:1]:
             c.emit(f"{carried.name} = 0.6 * {carried.name} + 0.1 * {number}")
-        c.run_time_loops -= 1
-        c.loops.pop()
     return True
 
 

@@ -50,15 +50,6 @@ def _variable(c: Context, _: int) -> Expr | None:
     return variable.expr if variable else None
 
 
-def _constant(c: Context, _: int) -> Expr | None:
-    known = [(n, v) for n, v in c.shared.constants if isinstance(v, int)]
-    if not known:
-        return None
-    c.note("closure over an int")
-    name, value = c.pick(known)
-    return Expr(name, value, value)
-
-
 def _load(c: Context, _: int) -> Expr | None:
     return array_elements.load(c, "i")
 
@@ -111,7 +102,7 @@ def _random(c: Context, _: int) -> Expr | None:
 SIMPLE: list[tuple[float, Maker]] = [(2.0, _literal), (6.0, _variable)]
 LEAVES: list[tuple[float, Maker]] = [
     *SIMPLE,
-    (0.7, _constant),
+    (0.7, lambda c, _: c.constant(int)),
     (2.0, _load),
     (0.5, _from_float),
     (0.6, _long),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from octants.fuzz.generator import array_elements, vectors
 from octants.fuzz.generator.bounded_expressions import fitting, index
 from octants.fuzz.generator.context import Context, Productions, Variable
@@ -28,17 +25,6 @@ def _vector(c: Context, *, assignable: bool = False) -> Variable | None:
     """A long vector, not a matrix."""
     found = _long(c, assignable=assignable)
     return c.recent([v for v in found if len(v.shape) == 1])
-
-
-@contextmanager
-def _loop(c: Context, name: str, trips: int) -> Iterator[None]:
-    """A serial loop."""
-    if c.serial and not c.run_time_loops:
-        c.emit("qd.loop_config(serialize=True)")
-    with c.block(f"for {name} in range({trips}):", trips=trips):
-        c.run_time_loops += 1
-        yield
-        c.run_time_loops -= 1
 
 
 # -- declarations ----------------------------------------------------------------------------------
@@ -68,7 +54,7 @@ def _declare(c: Context) -> bool | None:
 
 def _fill(c: Context, variable: Variable) -> None:
     name = c.shared.fresh("k")
-    with _loop(c, name, variable.shape[0]):
+    with c.serial_loop(name, variable.shape[0]):
         c.emit(f"{variable.name}[{name}] = {fitting(c, 1.0, 1).text} + 0.1 * {name}")
 
 
@@ -190,7 +176,7 @@ def _visit(c: Context) -> bool | None:
     c.emit(f"{total} = {fitting(c, 1.0, 1).text}")
     trips = c.integer(2, variable.shape[0] + 2)
     c.note("loop over a long vector")
-    with _loop(c, name, trips):
+    with c.serial_loop(name, trips):
         c.scopes[-1].append(Variable(name, "i", 0, trips - 1, frozen=True))
         for _ in range(c.integer(1, 3)):
             c.pick([_step, _step, _sum, _conditional_step])(c, variable, name, total)
@@ -258,9 +244,9 @@ def _product(c: Context) -> bool | None:
     c.note("matrix times long vector")
     weight = fitting(c, 0.5, 1).text
     entry = _weight(c, column, count, row)
-    with _loop(c, row, count):
+    with c.serial_loop(row, count):
         c.emit(f"{total} = 0.0")
-        with _loop(c, column, count):
+        with c.serial_loop(column, count):
             entry = entry or f"qd.cos(0.3 * {row} + {column} + {weight})"
             c.emit(f"{total} += {entry} * (0.2 * {variable.name}[{column}])")
         c.emit(f"{result.name}[{row}] = qd.tanh({total})")
@@ -281,13 +267,13 @@ def _recurrence(c: Context) -> bool | None:
     target = f"{variable.name if in_place else made}[{row}]"
     c.note("recurrence in place" if in_place else "recurrence")
     weight, shared = fitting(c, 0.5, 1).text, _weight(c, column, count, row)
-    with _loop(c, step, steps):
+    with c.serial_loop(step, steps):
         if not in_place:
             c.emit(f"{made} = {c.pick([variable.name, f'qd.Vector.zero(FP, {count})'])}")
-        with _loop(c, row, count):
+        with c.serial_loop(row, count):
             for total in sums:
                 c.emit(f"{total} = {c.pick(['0.0', '0.3'])}")
-            with _loop(c, column, c.pick([count, count, 3])):
+            with c.serial_loop(column, c.pick([count, count, 3])):
                 for k, total in enumerate(sums):
                     entry = f"qd.cos({0.3 + 0.2 * k:.1f} * {row} + {column} + {step} + {weight})"
                     entry = shared if shared and not k else entry

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants.fuzz.oracle.matrices import Matrix, broadcast, matrix
-from octants.fuzz.oracle.numbers import Num, Type, convert, lift, rounded
+from octants.fuzz.oracle.numbers import Num, Type, convert, lift, offset_of, rounded
 from octants.fuzz.oracle.operators import binary
 from octants.fuzz.oracle.races import RaceWatch
 from octants.fuzz.oracle.state import STATE, IllDefined
@@ -104,16 +104,7 @@ class Array:
     # -- places ---------------------------------------------------------------------------------
 
     def offset(self, index: Any) -> int:
-        indices = _flatten(index)
-        if len(indices) != len(self.shape):
-            raise IllDefined("wrong number of indices")
-        offset = 0
-        for position, extent in zip(indices, self.shape, strict=True):
-            number = lift(position).__index__()
-            if not 0 <= number < extent:
-                raise IllDefined(f"index {number} of {extent}")
-            offset = offset * extent + number
-        return offset * self.width
+        return offset_of(_flatten(index), self.shape) * self.width
 
     def read(self, offset: int) -> Num:
         self.watch.note(offset, "read")

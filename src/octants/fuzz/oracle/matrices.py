@@ -12,13 +12,12 @@ from octants.fuzz.oracle.numbers import (
     Type,
     convert,
     lift,
+    offset_of,
     promote,
 )
 from octants.fuzz.oracle.operators import (
-    COMPARISON_METHODS,
-    OPERATORS,
     binary,
-    compare,
+    install_operators,
     invert,
     negative,
 )
@@ -59,16 +58,7 @@ class Matrix:
     # -- elements -------------------------------------------------------------------------------
 
     def _offset(self, index: Any) -> int:
-        indices = index if isinstance(index, tuple) else (index,)
-        if len(indices) != len(self.shape):
-            raise IllDefined("wrong number of component indices")
-        offset = 0
-        for position, extent in zip(indices, self.shape, strict=True):
-            number = int(lift(position).__index__())
-            if not 0 <= number < extent:
-                raise IllDefined("component index out of range")
-            offset = offset * extent + number
-        return offset
+        return offset_of(index if isinstance(index, tuple) else (index,), self.shape)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -296,22 +286,9 @@ def _elementwise(fn: str, apply: Callable[[str, Any, Any], Num], flipped: bool =
     return method
 
 
-def _install() -> None:
-    for symbol, name in OPERATORS.items():
-        setattr(Matrix, f"__{name}__", _elementwise(symbol, binary))
-        setattr(Matrix, f"__r{name}__", _elementwise(symbol, binary, flipped=True))
-    for symbol, name in COMPARISON_METHODS.items():
-        setattr(Matrix, f"__{name}__", _elementwise(symbol, compare))
-    methods: dict[str, Any] = {
-        "__neg__": lambda self: self.map(negative),
-        "__pos__": lambda self: self,
-        "__invert__": lambda self: self.map(invert),
-    }
-    for name, method in methods.items():
-        setattr(Matrix, name, method)
-
-
-_install()
+install_operators(
+    Matrix, _elementwise, lambda self: self.map(negative), lambda self: self.map(invert)
+)
 
 
 def vector(items: Any) -> Matrix:

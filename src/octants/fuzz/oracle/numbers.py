@@ -83,6 +83,19 @@ class Num:
     __hash__ = None  # type: ignore[assignment]
 
 
+def offset_of(indices: Sequence[Any], shape: Sequence[int]) -> int:
+    """The row-major number of an element, whose indices must be in bounds."""
+    if len(indices) != len(shape):
+        raise IllDefined("wrong number of indices")
+    offset = 0
+    for index, extent in zip(indices, shape, strict=True):
+        number = lift(index).__index__()
+        if not 0 <= number < extent:
+            raise IllDefined(f"index {number} of {extent}")
+        offset = offset * extent + number
+    return offset
+
+
 def lift(value: Any) -> Num:
     """A Python number as a literal."""
     if isinstance(value, Num):

@@ -256,15 +256,28 @@ OPERATORS = {
 COMPARISON_METHODS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
-def _install() -> None:
+def install_operators(
+    kind: type,
+    make: Callable[..., Any],
+    minus: Callable[[Any], Any],
+    complement: Callable[[Any], Any],
+) -> None:
+    """Give a class the methods of Python's operators.
+
+    Args:
+        kind: the class.
+        make: the method of a binary operator, by its symbol and by what applies it to numbers.
+        minus: the method of ``-x``.
+        complement: the method of ``~x``.
+    """
     for symbol, name in OPERATORS.items():
-        setattr(Num, f"__{name}__", _operator(symbol, binary))
-        setattr(Num, f"__r{name}__", _operator(symbol, binary, flipped=True))
+        setattr(kind, f"__{name}__", make(symbol, binary))
+        setattr(kind, f"__r{name}__", make(symbol, binary, flipped=True))
     for symbol, name in COMPARISON_METHODS.items():
-        setattr(Num, f"__{name}__", _operator(symbol, compare))
-    methods: dict[str, Any] = {"__neg__": negative, "__pos__": lambda x: x, "__invert__": invert}
+        setattr(kind, f"__{name}__", make(symbol, compare))
+    methods = {"__neg__": minus, "__pos__": lambda x: x, "__invert__": complement}
     for name, method in methods.items():
-        setattr(Num, name, method)
+        setattr(kind, name, method)
 
 
-_install()
+install_operators(Num, _operator, negative, invert)
