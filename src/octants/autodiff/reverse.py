@@ -28,8 +28,9 @@ After::
       yield()
     }
 
-docs/inside_gradients.md describes the algorithm. The first tasks of the
-reverse kernel recompute the launch-temporary values that it reads.
+`_Reverser._emit_tasks` is the algorithm: the facts of each task, a draft of its reverse, a plan of
+its records, the reverse. docs/inside_gradients.md explains it. The first tasks of the reverse
+kernel recompute the launch-temporary values that it reads.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from octants.simplify import simplify
 from octants.simplify.dead_code import prune
 from octants.target import Capabilities
 
-_PLAIN = Capabilities()
+_DEFAULTS = Capabilities()
 
 
 @dataclass(eq=False, slots=True)
@@ -87,7 +88,7 @@ class Reversed:
 
 def reverse(
     module: Module,
-    machine: Capabilities = _PLAIN,
+    machine: Capabilities = _DEFAULTS,
     *,
     before_launch: bool = False,
     repeat_stores: bool = False,
@@ -207,13 +208,13 @@ class _Reverser:
                 facts[number] = self._facts(number)
                 emitted[number] = self._emit(number, facts[number], RecordingPlan())
         tasks = {number: self._task(number, emitted.get(number)) for number in numbers}
-        self._put(tasks.values())
+        self._set_tasks(tasks.values())
         plans = self._plans(facts, emitted)
         while plans:
             for number, planned in plans.items():
                 emitted[number] = self._emit(number, facts[number], planned)
                 tasks[number] = self._task(number, emitted[number])
-            self._put(tasks.values())
+            self._set_tasks(tasks.values())
             plans = {
                 number: replace(planned, late=frozenset())
                 for number, planned in plans.items()
@@ -239,7 +240,7 @@ class _Reverser:
             self.machine,
         )
 
-    def _put(self, tasks: Iterable[Task]) -> None:
+    def _set_tasks(self, tasks: Iterable[Task]) -> None:
         self.module.tasks[:] = tasks
         prune(self.module)
 
@@ -273,7 +274,7 @@ class _Reverser:
             found = dict(task.options)
             if number not in self.analysis.rerun_tasks:
                 found |= {REASSOCIATE_SUMS: True} if _may_reassociate_sums(task) else {}
-                found |= _freedoms(task)
+                found |= _trig_options(task)
             self._found_options[number] = found
         return self._found_options[number]
 
@@ -309,7 +310,7 @@ def _may_reassociate_sums(task: Task) -> bool:
     return bool(sums) and all(map(only_sums, loops)) and not decides(task.body, sums)
 
 
-def _freedoms(task: Task) -> dict[str, bool]:
+def _trig_options(task: Task) -> dict[str, bool]:
     """The option that no replay of a task must reproduce its sines bit by bit, if so."""
     has_loops = any(isinstance(op, ops.Loop) for op in task.body.walk())
     sines = sines_and_cosines(task.body) if has_loops else set()

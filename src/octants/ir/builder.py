@@ -88,13 +88,13 @@ class Builder:
     def add(self, lhs: Value, rhs: Value) -> Value:
         return self.binary("add", lhs, rhs)
 
-    def add_fresh(self, before: Value, share: Value) -> Value:
-        """Build ``before + share``; nothing else uses `share`."""
+    def add_fresh(self, before: Value, addend: Value) -> Value:
+        """Build ``before + addend``; nothing else uses `addend`, so that the two may be fused."""
         last = self.block.ops[-1] if self.contracts and self.block.ops else None
-        if isinstance(last, ops.Binary) and last.result is share and last.fn == "mul":
+        if isinstance(last, ops.Binary) and last.result is addend and last.fn == "mul":
             self.block.ops.pop()
             return self.fma(last.lhs, last.rhs, before)
-        return self.add(before, share)
+        return self.add(before, addend)
 
     def compare(self, fn: str, lhs: Value, rhs: Value) -> Value:
         folded = self._fold(fn, u1, [lhs, rhs])

@@ -97,9 +97,8 @@ class Record:
         slots: The types of the values.
         location: The loop in the source.
         capacity: The number of iterations that it holds; 0: as many as there are.
-        local: The most iterations of one execution of the loop or of a block of it, if these are
-            not in the record buffer, but in memory of the work item, which one execution at a time
-            uses; otherwise 0.
+        local: 0 if the iterations are in the record buffer. Otherwise they are in memory of the
+            work item, which holds so many: those of one execution of the loop, or of one block.
         unrolled: The loops that push to it and pop from it have exactly `local` iterations, and
             code generation unrolls them, so that registers can hold it.
     """
@@ -252,11 +251,11 @@ class Operation:
     is_pure: ClassVar[bool] = False
     """Its results depend on its operands and attributes alone."""
     is_scalar: ClassVar[bool] = False
-    """Its results depend on its operands, its attributes and the launch alone."""
+    """It makes scalars of scalars: as `is_pure`, but its results may depend on the launch, too."""
     is_speculatable: ClassVar[bool] = False
     """It may be run where the program does not come to it, if the indices of loads are checked."""
     is_costly: ClassVar[bool] = False
-    """It may be run where the program does not come to it, and once before a loop is better."""
+    """It pays to run it once before a loop, even if the loop may not come to it."""
     is_varying: ClassVar[bool] = False
     """Its results may differ from one work item to another, whatever its operands are."""
     is_tied: ClassVar[bool] = False
@@ -328,10 +327,10 @@ def operation(name: str) -> Callable[[type[_Op]], type[_Op]]:
 
 
 def _write_out(cls: type[Operation]) -> None:
-    """Give a class the properties that list its fields, as code that names them.
+    """Give a class the properties that list its fields, as generated code that names them.
 
-    Passes ask each operation for these several times: looking the names up each time takes most of
-    the time of some.
+    Passes query these so often that looking the names up each time would take most of the time of
+    some.
     """
     operands = [f"self.{name}" for name in cls.OPERANDS]
     if cls.VARIADIC is not None:
