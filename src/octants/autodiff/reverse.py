@@ -301,13 +301,16 @@ class _Reverser:
 
 
 def _may_reassociate_sums(task: Task) -> bool:
-    """Whether a task has loops that sum up, with sums that no replay must reproduce bit by bit.
+    """Whether a task has loops that only sum up, and no replay must reproduce sums bit by bit.
 
-    What the reverse task computes from such sums are derivatives only.
+    What the reverse task computes from such sums, and all others in it, are derivatives.
     """
-    loops = [op for op in task.body.ops if isinstance(op, ops.For) and op.inits]
+    loops = [op for op in task.body.walk() if isinstance(op, ops.For)]
+    outermost = [op for op in task.body.ops if isinstance(op, ops.For) and op.inits]
     sums = {value for op in loops for value in op.results if value.type.is_float}
-    return bool(sums) and all(map(only_sums, loops)) and not decides(task.body, sums)
+    if not loops or not all(only_sums(op, is_nest=True) for op in outermost):
+        return False
+    return not sums or not decides(task.body, sums)
 
 
 def _trig_options(task: Task) -> dict[str, bool]:

@@ -23,6 +23,7 @@ class ActivityFlow:
     def __init__(self, block: Block) -> None:
         self.forward: Edges = {}
         self.backward: Edges = {}
+        self._block = block
         self.operations = list(block.walk())
         for op in self.operations:
             for source, target in _edges(op):
@@ -51,7 +52,10 @@ class ActivityFlow:
         return reachable(sinks, self.backward)
 
     def guarded(self) -> set[Value]:
-        """The values that reach an operand that may get a zero adjoint, as those of a select do."""
+        """The values that reach an operand that may get a zero adjoint, as those of a select do.
+
+        What only loops use that do not run, or branches in them that are not taken, gets one, too.
+        """
         chosen = [
             value
             for op in self.operations
@@ -60,7 +64,30 @@ class ActivityFlow:
             for value in op.operands
             if value.type.is_float
         ]
-        return reachable(chosen, self.backward)
+        return reachable([*chosen, *_conditional_captures(self._block)], self.backward)
+
+
+def _conditional_captures(block: Block) -> set[Value]:
+    """The floats from outside of loops that some iterations may not use, or no iteration."""
+    constants = ops.constants_in(block)
+    defined: dict[Value, tuple[int, int]] = {}  # the loops, and the conditions, around a value
+    found: set[Value] = set()
+
+    def visit(block: Block, loops: int, conditions: int) -> None:
+        defined.update((arg, (loops, conditions)) for arg in block.args)
+        for op in block.ops:
+            for value in op.operands:
+                around = defined.get(value)
+                if around and loops > around[0] and conditions > around[1] and value.type.is_float:
+                    found.add(value)
+            defined.update((value, (loops, conditions)) for value in op.results)
+            is_loop = isinstance(op, ops.Loop)
+            runs = isinstance(op, ops.For) and (op.trips(constants) or 0) > 0
+            for region in op.regions:
+                visit(region, loops + is_loop, conditions + (not runs))
+
+    visit(block, 0, 0)
+    return found
 
 
 def propagate_activity(

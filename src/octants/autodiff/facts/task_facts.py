@@ -18,8 +18,8 @@ class TaskFacts:
 
     `body` is what is reversed: the body of the task, or a copy of it with a `log`. The `active`
     values have an adjoint; the adjoints of `guarded` values may be zero because a select, min or
-    max took the other operand. `deep` are the ifs in deep nests. `has_adjoint` says whether a
-    derivative flows through an array.
+    max took the other operand, or no iteration of a loop used them. `deep` are the ifs in deep
+    nests. `has_adjoint` says whether a derivative flows through an array.
     """
 
     def __init__(
