@@ -159,6 +159,11 @@ LOWER = (
         "before derivatives are taken, whose replays must round as what they replay",
         _contracts,
     ),
+    _row(
+        "hoist_from_branches",
+        "before derivatives are taken: the adjoint of what is hoisted flows on once",
+        given=_noalias,
+    ),
 )
 """From the body that the frontend built to simplified tasks, of which derivatives are taken."""
 
@@ -284,7 +289,7 @@ FINISH = (
     ),
     _row(
         "hoist_from_branches",
-        "when no derivative is to be taken any more, and all operations are those of the code",
+        "again, since derivatives have invariants of their own",
         given=_noalias,
     ),
     _row("hoist_loads", "when branches are as they stay", _is_gpu, _noalias),

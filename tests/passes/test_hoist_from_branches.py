@@ -242,3 +242,33 @@ def test_debug_mode_checks_indices_where_the_program_has_them() -> None:
     with pytest.raises(qd.OctantsAssertionError, match="bounds"):
         guarded(5)
         qd.sync()
+
+
+def test_the_adjoint_of_what_is_hoisted_flows_on_once() -> None:
+    """The derivative of a cube stands behind the loop, which only adds to its adjoint."""
+    start()
+    x, y = (qd.field(qd.f32, 8, needs_grad=True) for _ in "xy")
+
+    @qd.kernel
+    def kernel():
+        for i in x:
+            total = 0.0
+            for j in range(8):
+                if j != i:
+                    total += (x[i] * x[i] * x[i]) * x[j]
+            y[i] = total
+
+    module = parse(kernel.inspect(mode="reverse").stages["reverse"])
+    (loop,) = [op for op in module.tasks[0].body.ops if op.NAME == "for"]
+    products = [op for op in loop.walk_regions() if op.NAME in ("binary", "fma")]
+    behind = module.tasks[0].body.ops[module.tasks[0].body.ops.index(loop) :]
+    assert len(products) <= 5
+    assert sum(op.NAME in ("binary", "fma") for op in behind) >= 3
+    values = np.linspace(0.5, 2.0, 8, dtype=np.float32)
+    x.from_numpy(values)
+    kernel()
+    y.grad.fill(1.0)
+    kernel.grad()
+    others = values.sum() - values
+    expected = 3 * values**2 * others + (values**3).sum() - values**3
+    np.testing.assert_allclose(x.grad.to_numpy(), expected, rtol=1e-5)

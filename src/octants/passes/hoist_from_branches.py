@@ -50,8 +50,9 @@ After::
 
 `simplify` hoists what loops compute outside of branches. This pass speculates, so it is limited to
 cheap arithmetic, and to loads of elements that surely exist, of arrays that the loop does not
-write. It is done when derivatives have been taken: an infinity that no branch uses has no adjoint
-then, and what loops record stays the same.
+write. It runs before derivatives are taken, so that the reversed loop sums up the adjoint of what
+is hoisted, which flows on once behind it; there, an infinity that no iteration uses contributes
+nothing. It runs again for the invariants of derivatives.
 """
 
 from __future__ import annotations
