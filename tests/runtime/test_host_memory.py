@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+import octants as qd
 from octants.artifact import Artifact, ParameterLayout
 from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.cpu import CpuDevice, device, system_limits
 from octants.runtime.device import Device
 from octants.runtime.devices.null import NullDevice
+from octants.runtime.memory import host
 from octants.runtime.memory.host import allocate
 
 
@@ -64,3 +68,63 @@ def test_devices_follow_the_protocol() -> None:
     for one in devices[:2]:
         one.synchronize()
         one.close()
+
+
+@pytest.fixture
+def pool() -> Iterator[dict[int, Any]]:
+    host.free_pooled_memory()
+    yield host._pool
+    host.free_pooled_memory()
+
+
+LARGE = 1 << 20
+
+
+def test_large_blocks_are_used_again(pool: dict[int, Any]) -> None:
+    """They are zero again, and a view keeps a block from being used again."""
+    first = host.allocate(LARGE)
+    address = first.address
+    first.bytes[:] = 7
+    view = first.bytes[5:9].view(np.uint32)
+    del first
+    assert not pool
+    second = host.allocate(LARGE)
+    assert second.address != address
+    assert view.tolist() == [0x07070707]
+    del view
+    assert sum(map(len, pool.values())) == 1
+    third = host.allocate(LARGE)
+    assert third.address == address
+    assert not third.bytes.any()
+    del third
+    again = host.allocate(LARGE, clears=False)
+    assert again.address == address
+
+
+def test_the_pool_is_bounded(pool: dict[int, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(host, "_MOST_POOLED", 3 * LARGE)
+    blocks = [host.allocate(LARGE) for _ in range(5)]
+    del blocks
+    assert sum(map(len, pool.values())) == 2
+    other = host.allocate(2 * LARGE)
+    del other
+    assert [each[0].nbytes for each in pool.values()] == [2 * LARGE + host.ALIGNMENT]
+    for nbytes in (1 << 10, host._POOLED.stop):
+        block = host.allocate(nbytes)
+        del block
+    assert len(pool) == 1
+
+
+def test_the_pool_is_freed_at_reset_and_when_memory_runs_out(pool: dict[int, Any]) -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+    block = host.allocate(LARGE)
+    del block
+    assert pool
+    with pytest.raises(OctantsMemoryError):
+        host.allocate(1 << 62)
+    assert not pool
+    block = host.allocate(LARGE)
+    del block
+    assert pool
+    qd.reset()
+    assert not pool

@@ -22,7 +22,7 @@ from octants.runtime.cpu.native.launches import STATUS_BITS
 from octants.runtime.cpu.native.structures import ThreadContext, aligned
 from octants.runtime.cpu.thread_pool import ThreadPool
 from octants.runtime.devices.serial_streams_and_graphs import SerialLaunches
-from octants.runtime.memory.host import HostMemory
+from octants.runtime.memory.host import HostMemory, free_pooled_memory
 from octants.runtime.reports.messages import MessageBuffer
 from octants.runtime.reports.pending_errors import Pending
 
@@ -190,9 +190,10 @@ class CpuDevice(SerialLaunches, HostMemory):
         self.pending.raise_first()
 
     def close(self) -> None:
-        """Stop the threads and free the record buffers; a later launch starts threads again."""
+        """Stop the threads, free record buffers and pooled memory; launches start threads again."""
         self.pool.stop()
         self.contexts.clear()
+        free_pooled_memory()
 
     @property
     def threads(self) -> int:
@@ -226,7 +227,8 @@ class CpuDevice(SerialLaunches, HostMemory):
         return context
 
     def free_record_buffers(self) -> None:
-        """Free the record buffers that no launch is using, so that later ones get their memory."""
+        """Free pooled memory, and the record buffers that no launch uses, for later launches."""
+        free_pooled_memory()
         self.pool.free_record_buffers()
         for _ in range(len(self.contexts)):
             try:

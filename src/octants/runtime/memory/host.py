@@ -1,4 +1,8 @@
-"""Host memory: zeroed, aligned, freed when its last reference is dropped; and numpy views of it."""
+"""Host memory: zeroed, aligned, freed when its last reference is dropped; and numpy views of it.
+
+Large blocks that are freed are pooled for later allocations of the same size: memory fresh from the
+system costs a page fault for each four kilobytes, which takes longer than clearing them.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +23,73 @@ ALIGNMENT = 64
 _MOST_WORK = 10_000
 
 
+_POOLED = range(1 << 17, (1 << 26) + 1)
+"""The bytes of blocks that are pooled: below, the allocator of C does so."""
+_MOST_POOLED = 1 << 28
+"""Of all blocks in the pool."""
+
+_pool: dict[int, list[np.ndarray[Any, np.dtype[np.uint8]]]] = {}
+"""The blocks that nothing uses, by their bytes."""
+
+
+class _Block:
+    """Memory that goes back to the pool when the last view of it is dropped."""
+
+    __slots__ = ("__array_interface__", "_memory")
+
+    def __init__(self, nbytes: int, *, clears: bool) -> None:
+        try:
+            memory = _pool[nbytes].pop()
+        except LookupError:
+            memory = np.zeros(nbytes, np.uint8)
+        else:
+            if clears:
+                memory.fill(0)
+        self._memory = memory
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        if _pool is not None:  # the process does not end
+            _return_to_pool(self._memory)
+
+
+def _return_to_pool(memory: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    """Pool a block; blocks of other sizes are freed if there are too many bytes."""
+    nbytes = memory.nbytes
+    others = sum(size * len(blocks) for size, blocks in list(_pool.items()) if size != nbytes)
+    own = _pool.get(nbytes, ())
+    if others + nbytes * (len(own) + 1) > _MOST_POOLED:
+        for size in [*_pool]:
+            if size != nbytes:
+                _pool.pop(size, None)
+    if nbytes * (len(own) + 1) <= _MOST_POOLED:
+        _pool.setdefault(nbytes, []).append(memory)
+
+
+def free_pooled_memory() -> None:
+    """Free the blocks that nothing uses."""
+    _pool.clear()
+
+
 class HostAllocation:
     """An allocation of host memory; `bytes` is a numpy view that keeps it alive."""
 
     __slots__ = ("address", "bytes", "nbytes")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, *, clears: bool = True) -> None:
         # Pages of fresh memory are zero already: nothing is touched before it is used.
-        memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        whole = nbytes + ALIGNMENT
+        is_pooled = whole in _POOLED
+        block = _Block(whole, clears=clears) if is_pooled else np.zeros(whole, np.uint8)
+        memory = np.asarray(block)
         start = -address_of(memory) % ALIGNMENT
         self.nbytes = nbytes
         self.bytes: np.ndarray[Any, np.dtype[np.uint8]] = memory[start : start + nbytes]
         self.address = address_of(memory) + start
 
 
-def allocate(nbytes: int) -> HostAllocation:
-    """Allocate ``nbytes`` of zeros at a multiple of 64.
+def allocate(nbytes: int, *, clears: bool = True) -> HostAllocation:
+    """Allocate ``nbytes`` at a multiple of 64: of zeros, if it ``clears`` them.
 
     Raises:
         OctantsMemoryError: the system is out of memory.
@@ -42,9 +97,12 @@ def allocate(nbytes: int) -> HostAllocation:
     if nbytes < 0:
         raise ValueError(f"{nbytes} bytes")
     try:
-        return HostAllocation(nbytes)
+        return HostAllocation(nbytes, clears=clears)
     except (MemoryError, ValueError, OverflowError):  # numpy: "Maximum allowed size exceeded"
-        raise OctantsMemoryError(f"the system cannot allocate {nbytes} bytes") from None
+        if not _pool:
+            raise OctantsMemoryError(f"the system cannot allocate {nbytes} bytes") from None
+    free_pooled_memory()
+    return allocate(nbytes, clears=clears)
 
 
 class HostMemory:
@@ -66,7 +124,7 @@ class HostMemory:
 
     def allocate_uninitialised(self, nbytes: int, what: str = "", /) -> HostAllocation:
         """Allocate memory with unspecified contents."""
-        return self.allocate(nbytes, what)
+        return self.allocate(nbytes, what) if thread_capture() else allocate(nbytes, clears=False)
 
     def staging_buffer(self, nbytes: int, written: int) -> StagingBuffer:
         """Allocate a staging buffer; a launch may write the first ``written`` bytes of its memory.
