@@ -166,3 +166,25 @@ def test_a_kernel_without_a_result_may_return_none() -> None:
     count(3)
     count(1)
     assert x[None] == 1
+
+
+def test_vectors_and_matrices_of_one_component() -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+
+    @qd.kernel
+    def vector() -> qd.types.vector(1, qd.i32):
+        return qd.Vector([5])
+
+    @qd.kernel
+    def matrix() -> qd.types.matrix(1, 1, qd.f32):
+        return qd.Matrix([[2.0]])
+
+    @qd.kernel
+    def inferred():
+        return qd.Vector([3.5])
+
+    for _ in range(2):  # the second launch is a warm one
+        assert isinstance(vector(), qd.Vector)
+        assert vector().to_list() == [5]
+        assert matrix().to_list() == [[2.0]]
+        assert inferred().to_list() == [3.5]

@@ -60,7 +60,6 @@ from octants.types.specialisation_signature import (
     ReturnSource,
     ScalarType,
     SharedSource,
-    StructArgument,
     TemplateValue,
     TemporarySource,
 )
@@ -557,8 +556,9 @@ class Specialisation:
     @cached_property
     def _rebuilds(self) -> bool:
         """Whether a single number is only part of the returned value."""
-        declared = self.signature.returns or ()
-        return self.returns_tuple or any(isinstance(kind, StructArgument) for kind in declared)
+        kinds = self.signature.returns or self.returns
+        is_number = all(isinstance(kind, ScalarType) and not kind.element_shape for kind in kinds)
+        return self.returns_tuple or not is_number
 
 
 def _check_fits_graph(
