@@ -147,9 +147,6 @@ class ShapeReference:
     array: Array
 
 
-Reference = ElementReference | VariableReference
-
-
 @dataclass(frozen=True, slots=True)
 class RangeDomain:
     """``range(start, stop, step)`` of which something is known at run time only.

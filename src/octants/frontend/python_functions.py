@@ -21,7 +21,6 @@ from octants.frontend.functions import is_marked
 from octants.frontend.inlined_calls import BoundFunction
 from octants.frontend.python_object_conversion import wrap
 from octants.frontend.reads_of_functions import is_library
-from octants.lang.library_function_marks import home_of
 from octants.types.compile_time_reads import Read
 from octants.types.specialisation_signature import (
     FieldHandle,
@@ -32,13 +31,6 @@ from octants.types.specialisation_signature import (
 
 _ARRAYS = (FieldHandle, NdarrayHandle, QuantHandle, StructHandle)
 _DEEPEST = 5  # calls of calls that are looked through for arrays
-
-
-def module_of(function: Any) -> str:
-    """The package that a function, or the type of a callable object, comes from."""
-    if inspect.isfunction(function):
-        return home_of(function)
-    return str(getattr(function, "__module__", None) or type(function).__module__)
 
 
 def as_method(context: Context, function: Any) -> Any:

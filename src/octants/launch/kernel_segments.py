@@ -18,7 +18,7 @@ variables of another one, other than extents and constants, the kernel cannot be
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
@@ -30,8 +30,6 @@ from octants.frontend.names_in_source import mentions
 from octants.frontend.source import FunctionSource
 from octants.lang import directives
 from octants.lazy_dataclass import dataclass
-
-Names = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

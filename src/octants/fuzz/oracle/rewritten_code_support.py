@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from octants.fuzz.oracle import arrays, matrices
-from octants.fuzz.oracle.arrays import CONVERTED, Array, Sums, View
+from octants.fuzz.oracle.arrays import CONVERTED, Sums, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast
 from octants.fuzz.oracle.numbers import I32, I64, U1, Num, Type, convert, lift, promote
 from octants.fuzz.oracle.operators import binary
@@ -290,7 +290,3 @@ def static(*values: Any) -> Any:
     """Compile-time values; a range is unrolled."""
     values = tuple(list(v.range) if isinstance(v, Range) else v for v in values)
     return values[0] if len(values) == 1 else values
-
-
-def shape_of(array: Array) -> tuple[int, ...]:
-    return array.shape
