@@ -147,6 +147,11 @@ CHECKS: dict[str, Check] = {
         forward=False,
         only=("cpu", "python"),
     ),
+    "registers": Check(
+        "local vectors of 40 to 400 bytes in memory, others in registers",
+        machines=[{"vector_bytes": size} for size in (40, 100, 200, 400)],
+        forward=False,
+    ),
     "thresholds": Check(
         "other thresholds for what a rewrite is worth",
         thresholds=True,
