@@ -356,6 +356,17 @@ class ThreadCode(Code):
     def all_at(self, address: Pointer) -> Operand:
         """Return whether the whole subgroup is here now, with one and the same address."""
 
+    def lanes_by_address(self, address: Pointer) -> tuple[Operand, Operand]:
+        """Return the bits (u32) of the arriving threads, and of some of these with this address.
+
+        All threads of the second group have the same one; the thread itself is one of them.
+        """
+        raise NotImplementedError
+
+    def barrier_among(self, lanes: Operand) -> None:  # noqa: ARG002
+        """Wait for the arriving threads of the subgroup; see `barrier` and `lanes_by_address`."""
+        self.barrier("subgroup")
+
     # -- a launch -------------------------------------------------------------------------------
 
     @abstractmethod

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from octants.analysis.sums_of_products import MOST_FACTORS, PIECE, ROWS, SumsOfProducts
 from octants.codegen import arithmetic
 from octants.codegen.function_emitter import ThreadFunction
-from octants.codegen.instruction_writer import Operand, ThreadCode, UnaddressedElement
+from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, UnaddressedElement
 from octants.codegen.numbers_as_bits import from_word, to_word
-from octants.types.scalars import DType, f32, u32
+from octants.types.scalars import DType, f32, u1, u32
 
 
 def shared_bytes(subgroups: int, lanes: int) -> int:
@@ -137,36 +137,90 @@ def summed(f: ThreadFunction, products: SumsOfProducts) -> list[tuple[Operand, l
     ]
 
 
-def one_by_one(
+def by_address(
     f: ThreadFunction,
     products: SumsOfProducts,
+    address: Pointer,
     update: Callable[[Operand, Operand, Operand], object],
 ) -> None:
-    """Write a loop over the products of a thread that does not exchange factors.
+    """Write loops that add up the products of those arriving threads that have one address.
 
-    ``update`` writes what is done with each, from its row, its column (u32) and its value. It is a
-    loop since this code hardly ever runs, but takes time to compile.
+    ``update`` writes what is done with each total, from its row, its column (u32) and its value.
+    Each of the threads adds up every so many pieces of a row; a thread that has the address for
+    itself, its own products. These are loops since the code runs in branches, and in subgroups with
+    threads that have no work item, but takes time to compile.
     """
-    code, factors = f.code, _Factors(f, products)
+    code, factors, width = f.code, _Factors(f, products), len(products.columns) // PIECE
+    here, own = code.lanes_by_address(address)
     factors.store()
-    number, width = code.variable(u32), len(products.columns)
-    code.write(number, factors.constant(0))
-    columns = factors.moved(factors.own, factors.constant(len(products.rows)), factors.stride)
+    code.barrier_among(here)
+    one = factors.constant(1)
+    lower = code.apply("sub", u32, code.apply("shl", u32, one, code.lane()), one)
+    rank = code.apply("popcount", u32, code.apply("and", u32, own, lower))
+    count, number = code.apply("popcount", u32, own), code.variable(u32)
+    columns = factors.constant(len(products.rows) * factors.stride)
+    columns = code.apply("add", u32, factors.start, columns)
 
     def iterate() -> None:
         row = factors.shifted(code.read(number), width)
         column = factors.masked(code.read(number), width)
-        a = factors.read(factors.moved(factors.own, row, factors.stride))
-        b = factors.read(factors.moved(columns, column, factors.stride))
-        product = code.apply("mul", f32, a, b)
-        if products.guard:
-            zero, guard = code.constant(0.0, f32), a if products.guard == ROWS else b
-            product = code.choose(code.compare("ne", f32, guard, zero), f32, product, zero)
-        update(row, column, product)
-        code.write(number, code.apply("add", u32, code.read(number), factors.constant(1)))
+        column = code.apply("mul", u32, column, factors.constant(PIECE))
+        left = factors.moved(factors.start, row, factors.stride)
+        above = factors.moved(columns, column, factors.stride)
+        for k, total in enumerate(_piece(code, factors, products.guard, own, left, above)):
+            update(row, code.apply("add", u32, column, factors.constant(k)), total)
+        code.write(number, code.apply("add", u32, code.read(number), count))
 
+    code.write(number, rank)
     end = factors.constant(width * len(products.rows))
     code.loop(lambda: code.compare("lt", u32, code.read(number), end), iterate)
+    code.barrier_among(here)  # before threads store other factors
+
+
+_AT_ONCE = 4
+"""The lanes whose products an iteration adds, so that it does not wait for each of them."""
+
+
+def _piece(
+    code: ThreadCode,
+    factors: _Factors,
+    guard: str,
+    lanes: Operand,
+    left: Operand,
+    above: Operand,
+) -> list[Operand]:
+    """Write a loop that adds up products of lanes (bits, u32), of a row and a piece's columns."""
+    bits, totals = code.variable(u32), [code.variable(f32) for _ in range(PIECE)]
+    zero, one, none = code.constant(0.0, f32), factors.constant(1), factors.constant(0)
+
+    def add() -> None:
+        before = code.read(bits)
+        rest = code.apply("and", u32, before, code.apply("sub", u32, before, one))
+        lowest = code.apply("xor", u32, before, rest)
+        lane = code.apply("popcount", u32, code.apply("sub", u32, lowest, one))
+        is_one = code.compare("ne", u32, before, none)
+        code.write(bits, rest)
+        a, first = (
+            factors.read(code.apply("add", u32, left, lane)),
+            code.apply("add", u32, above, lane),
+        )
+        for k, total in enumerate(totals):
+            b, adds = factors.read(first, k * factors.stride), is_one
+            if guard:
+                other = code.compare("ne", f32, a if guard == ROWS else b, zero)
+                adds = code.apply("and", u1, is_one, other)
+            both = code.apply("fma", f32, a, b, code.read(total))
+            code.write(total, code.choose(adds, f32, both, code.read(total)))
+
+    def add_several() -> None:
+        for _ in range(_AT_ONCE):
+            add()
+
+    code.write(bits, lanes)
+    for total in totals:
+        code.write(total, zero)
+    code.loop(lambda: code.compare("ne", u32, code.read(bits), none), add_several)
+    return [code.read(total) for total in totals]
 
 
 def _exchanged(code: ThreadCode, line: list[Operand], distance: int) -> Operand:

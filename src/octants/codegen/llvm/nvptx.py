@@ -122,7 +122,10 @@ class NvptxCode(GpuCode):
         if scope == "block":
             self._instruct("barrier.cta.sync.aligned.all", ("i32", "0"))
         else:
-            self._instruct("bar.warp.sync", ("i32", self._thread.lane_mask))
+            self.barrier_among(self._thread.lane_mask)
+
+    def barrier_among(self, lanes: str) -> None:
+        self._instruct("bar.warp.sync", ("i32", lanes))
 
     def fence(self, scope: str = "device") -> None:
         self._instruct("membar.gl" if scope == "device" else "membar.cta")

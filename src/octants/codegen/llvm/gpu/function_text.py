@@ -153,10 +153,6 @@ class GpuCode(LlvmCode, ThreadCode):
         """Return the bits (i32) of the lanes of ``mask`` for which a condition (i1) holds."""
         raise NotImplementedError
 
-    def lanes_by_address(self, address: str) -> tuple[str, str]:
-        """Return the bits (i32) of the arriving lanes, and of those with the same address."""
-        raise NotImplementedError
-
     def any_in_block(self, condition: str) -> str:
         """Return whether a condition (i1) holds in any thread of the block, after a barrier."""
         raise NotImplementedError
