@@ -307,7 +307,7 @@ FINISH = (
     _row(
         "jam_loops",
         "when vectors are in memory, and before loops with sums that it multiplies are unrolled",
-        given=lambda _, machine: (machine.vectors,),
+        given=lambda _, machine: (machine.vectors, _is_gpu(machine) and not machine.unrolls),
     ),
     _row(
         "mark_short_tasks",

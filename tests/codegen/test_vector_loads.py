@@ -140,9 +140,14 @@ def test_instructions(name: str) -> None:
 # -- loops that work items do not share ------------------------------------------------------------
 
 
-def products(array: Array, lower: int, upper: int | None) -> Module:
-    """``y[i]`` is the sum of products of row i of an array, or of row i % 3, with numbers."""
-    x, y, ends = ndarray("numbers", f32), ndarray("y", f32), ndarray("ends", i32)
+def products(
+    array: Array, lower: int, upper: int | None, numbers: DType = f32, items: int = ITEMS
+) -> Module:
+    """``y[i]`` is the sum of products of row i of an array, or of row i % 3, with numbers.
+
+    Numbers of another type than f32 are converted.
+    """
+    x, y, ends = ndarray("numbers", numbers), ndarray("y", f32), ndarray("ends", i32)
 
     def body(build: Builder, item: Value) -> None:
         row = build.binary("mod", item, build.constant(array.fixed_shape[0], i32))  # type: ignore[index]
@@ -151,13 +156,14 @@ def products(array: Array, lower: int, upper: int | None) -> Module:
         with build.into(inner):
             number, total = inner.args
             factor = build.load(array, [row, number])
-            product = build.binary("mul", factor, build.load(x, [number]))
+            other = build.cast(build.load(x, [number]), f32)
+            product = build.binary("mul", factor, other)
             build.yield_([build.binary("add", total, product)])
         end = last if upper is None else build.constant(upper, i32)
         inits = [build.constant(0, f32)]
         build.store(y, [item], build.for_(build.constant(lower, i32), end, inits, inner).results[0])
 
-    task = parallel("t", lambda build: (build.constant(0, i32), build.constant(ITEMS, i32)), body)
+    task = parallel("t", lambda build: (build.constant(0, i32), build.constant(items, i32)), body)
     return Module("k", [array, x, y, ends], None, [task])
 
 
@@ -193,3 +199,29 @@ def test_which_rows_are_loaded(
     module = products(array, lower, upper)
     text = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80))).code.decode()
     assert ("ld.global.v4" in text) == is_loaded
+
+
+ODD_ROWS = field(f32, (3, 79), (4 * 79, 4))
+
+
+@pytest.mark.parametrize(
+    ("upper", "items", "count"),
+    [(65, ITEMS, 16), (None, ITEMS, 16), (79, 1 << 15, 4), (16, ITEMS, 0)],
+)
+def test_loops_over_odd_rows_are_unrolled(upper: int | None, items: int, count: int) -> None:
+    """The loads of several iterations are there at a time: of few where there are many threads."""
+    module = products(ODD_ROWS, 0, upper, f64, items)
+    text = compilation.llvm_text(module, nvptx.Nvptx(nvptx.target(80)))
+    assert (f'"llvm.loop.unroll.count", i32 {count}' in text) == (count > 0)
+    assert ("unroll.count" in text) == (count > 0)
+
+
+@pytest.mark.parametrize(("shift", "upper"), [(0, 65), (1, 79), (2, None)])
+def test_odd_rows(shift: int, upper: int | None) -> None:
+    kernel = Threads(products(ODD_ROWS, 0, upper, f64))
+    last = 70 if upper is None else upper
+    x, numbers = values_of(ODD_ROWS, shift), np.arange(1.0, 80.0)
+    y = np.zeros(ITEMS, np.float32)
+    kernel.run({"x": x, "numbers": numbers, "y": y, "ends": np.array([last], np.int32)})
+    sums = (x[:, :last] * numbers[:last]).sum(1)
+    assert y.tolist() == sums[np.arange(ITEMS) % 3].tolist()

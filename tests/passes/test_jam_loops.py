@@ -81,10 +81,10 @@ def kernel(
     return module
 
 
-def jammed(module: Module) -> tuple[Module, bool]:
+def jammed(module: Module, leaves_rests: bool = False) -> tuple[Module, bool]:
     """A copy after the pass, and whether that has changed."""
     result = copy_module(module)
-    jam_loops(result)
+    jam_loops(result, None, leaves_rests)
     verify(result)
     return result, to_text(result) != to_text(module)
 
@@ -111,13 +111,18 @@ def sums_at_once(module: Module) -> int:
 
 
 @pytest.mark.parametrize(
-    ("rows", "count"), [(8, 8), (12, 4), (6, 2), (2, 2), (5, 1), (1, 1), (0, 0)]
+    ("rows", "count"),
+    [(8, 8), (12, 4), (6, 2), (2, 2), (5, 2), (10, 4), (15, 4), (3, 1), (1, 1), (0, 0)],
 )
-def test_rows_whose_number_is_known_are_divided_evenly(rows: int, count: int) -> None:
+def test_rows_whose_number_is_known_are_divided_evenly_or_a_few_are_left(
+    rows: int, count: int
+) -> None:
     module = kernel(rows)
-    result, _ = jammed(module)
+    result, _ = jammed(module, leaves_rests=True)
     assert sums_at_once(result) == count or rows == 0
     assert_same(module, result)
+    if count and rows % count:
+        assert sums_at_once(jammed(module)[0]) == (2 if rows % 2 == 0 else 1)
 
 
 def test_rows_that_are_left_of_a_number_of_the_launch() -> None:
@@ -319,8 +324,8 @@ def test_products_of_matrices_on_a_cpu(dtype: Any, monkeypatch: pytest.MonkeyPat
     """Columns share what they load, as far as registers go; sums are rounded as without that."""
     found: list[int] = []
 
-    def see(module: Module, vectors: Vectors | None) -> None:
-        assert vectors is not None
+    def see(module: Module, vectors: Vectors | None, leaves_rests: bool) -> None:
+        assert vectors is not None and not leaves_rests
         jam_loops(module, vectors)
         found.append(sums_at_once(module))
 

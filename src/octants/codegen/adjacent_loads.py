@@ -23,6 +23,7 @@ from octants.types.scalars import i32, i64
 
 ITERATIONS = 4
 PIECE, WORD = 16, 4  # bytes
+_SPACES = (Space.FIELD, Space.NDARRAY, Space.TEMPORARY)
 _LONGEST = 64
 """The most bytes from an element to the next."""
 _SHORT = 128
@@ -57,6 +58,18 @@ Pieces = dict[Operation, tuple[Operation, int, int]]
 def is_quick(body: Block) -> bool:
     """Return whether an iteration is short, and can be written four times."""
     return len(body.ops) <= _SHORT and all(op.is_speculatable and not op.REGIONS for op in body.ops)
+
+
+def is_long_and_quick(f: FunctionEmitter, loop: ops.For) -> bool:
+    """Return whether a loop has many short iterations, and no compiler would unroll it fully."""
+    return is_quick(loop.body) and _is_long(f, loop)
+
+
+def loaded_bytes(op: Operation) -> int:
+    """Return how many bytes an operation loads from memory that work items share."""
+    if isinstance(op, ops.Load) and op.array.space in _SPACES:
+        return op.array.dtype.size
+    return 0
 
 
 def _is_long(f: FunctionEmitter, loop: ops.For) -> bool:
@@ -144,8 +157,7 @@ def _counters(loop: ops.For) -> set[Value]:
 
 
 def _is_plain(array: Array) -> bool:
-    spaces = (Space.FIELD, Space.NDARRAY, Space.TEMPORARY)
-    return array.space in spaces and array.dtype.size == WORD
+    return array.space in _SPACES and array.dtype.size == WORD
 
 
 def _known(

@@ -82,21 +82,27 @@ _MOST_ON_GPUS, _MOST_ON_CPUS = (8, 128, 16), (4, 16, 4)
 """The most iterations side by side, operations of a fused iteration, and values that it carries:
 more of them take too many registers, of which CPUs have fewer, with several vectors for each value.
 """
+_EVEN, _CHUNKS = 4, 2
+"""A loop leaves no iterations over if its trip count is a multiple of the first, or if there are
+fewer chunks than the second.
+"""
 _UNROLLED = 16
 """The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
 
 
 @staged("jam_loops")
-def jam_loops(module: Module, vectors: Vectors | None = None) -> None:
+def jam_loops(module: Module, vectors: Vectors | None = None, leaves_rests: bool = False) -> None:
     """Run iterations side by side in the loops of all parallel tasks, in place.
 
     Args:
         module: the module.
         vectors: the vectors in whose lanes work items run; None where each has a thread.
+        leaves_rests: loops whose trip counts are odd, or twice an odd number, may leave iterations
+            over, which run one by one: that pays where compilers move loads to the front.
     """
     most = _MOST_ON_GPUS if vectors is None else _MOST_ON_CPUS
     tasks = [task for task in module.tasks if task.is_parallel and has_nests(task)]
-    changes = [_Jammer(task, module.noalias, *most).run() for task in tasks]
+    changes = [_Jammer(task, module.noalias, leaves_rests, *most).run() for task in tasks]
     if any(changes):
         simplify(module)
 
@@ -131,9 +137,16 @@ class _Jammer:
     """Rewrites a task."""
 
     def __init__(
-        self, task: Task, noalias: bool, most: int, most_work: int, most_sums: int
+        self,
+        task: Task,
+        noalias: bool,
+        leaves_rests: bool,
+        most: int,
+        most_work: int,
+        most_sums: int,
     ) -> None:
         self._affine, self._noalias = AffineExpressions(task), noalias
+        self._leaves_rests = leaves_rests
         self._most, self._most_work, self._most_sums = most, most_work, most_sums
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
@@ -181,11 +194,13 @@ class _Jammer:
         if not any(order.shares(loop) for loop in loops):
             return 0
         work, sums = max(map(operations_in, loops)), max(len(loop.inits) for loop in loops)
+        may_leave_rest = self._leaves_rests and _has_local_records(op)
+        leaves_rest = may_leave_rest and trips is not None and trips % _EVEN != 0
         count = self._most
         while count > 1 and (
             count * work > self._most_work
             or count * sums > self._most_sums
-            or (trips is not None and trips % count)
+            or (trips is not None and not _divides(trips, count, leaves_rest=leaves_rest))
         ):
             count //= 2
         return count
@@ -315,6 +330,20 @@ def _is_computation(op: Operation) -> bool:
     return not op.regions and (op.is_scalar or isinstance(op, _PLAIN))
 
 
+def _divides(trips: int, count: int, *, leaves_rest: bool) -> bool:
+    """Whether so many iterations are chunks of a length, or chunks and a few more."""
+    return trips % count == 0 or (leaves_rest and trips >= _CHUNKS * count)
+
+
+def _has_local_records(loop: For) -> bool:
+    """Whether all records of a loop are in memory of the work item, or there are none."""
+    return all(
+        op.record.local
+        for op in loop.body.walk()
+        if isinstance(op, (ops.RecordAccess, ops.RecordEnd))
+    )
+
+
 def _records_in_order(loop: For, segments: Sequence[_Segment], trips: int | None) -> bool:
     """Whether records stay the same: none that the loop writes is read in it, or written twice.
 
@@ -328,10 +357,7 @@ def _records_in_order(loop: For, segments: Sequence[_Segment], trips: int | None
         return False
     if any(each and segment.loop for each, segment in zip(pushes, segments, strict=True)):
         return False
-    if trips is None and any(
-        isinstance(op, (ops.RecordAccess, ops.RecordEnd)) and not op.record.local
-        for op in loop.body.walk()
-    ):
+    if trips is None and not _has_local_records(loop):
         return False
     if all(push.record.local for push in found):
         return len({push.record for push in found}) == len(found)

@@ -47,7 +47,7 @@ from octants.analysis.distinct_iterations import differ, varying
 from octants.analysis.lanes.choose_loops import choose, may_run
 from octants.analysis.reductions import find_reductions, find_shared
 from octants.analysis.sum_groups import SumFamilies
-from octants.analysis.sums_of_products import MOST_FACTORS, ProductFinder
+from octants.analysis.sums_of_products import MOST_FACTORS, PIECE, ProductFinder
 from octants.analysis.uniformity import Uniformity
 from octants.compile_profile import staged
 from octants.ir import ops
@@ -250,8 +250,21 @@ class _Unroller:
             builder.append(op)
             return
         left = trips % length if trips > length else trips
-        results = self._iterations(op, op.lower, op.inits, left)
-        self._loops.replaced.replace(op, results)
+        self._loops.replaced.replace(op, self._rest(op, left))
+
+    def _rest(self, op: ops.For, left: int) -> list[Value]:
+        """Write the iterations that are left over: as many together as lanes can divide.
+
+        A subgroup exchanges the factors of outer products whose columns are a power of two.
+        """
+        builder, first, carried = self._builder, op.lower, list(op.inits)
+        has_rows = self._products is not None and len(self._sums_of(op)) % PIECE == 0
+        while left:
+            length = 1 << (left.bit_length() - 1) if has_rows and left >= PIECE else left
+            carried = self._iterations(op, first, carried, length)
+            first = builder.binary("add", first, builder.constant(length, first.type))
+            left -= length
+        return carried
 
     def _iterations(
         self, op: ops.For, first: Value, inits: Sequence[Value], trips: int

@@ -168,9 +168,9 @@ def no_unrolling(f: FunctionText) -> str:
     return _metadata(f, "llvm.loop.unroll.disable")
 
 
-def interleaving(f: FunctionText) -> str:
-    """Return the metadata of a loop of which four iterations run at a time."""
-    return _metadata(f, "llvm.loop.unroll.count", ", i32 4")
+def interleaving(f: FunctionText, count: int = 4) -> str:
+    """Return the metadata of a loop of which so many iterations run at a time."""
+    return _metadata(f, "llvm.loop.unroll.count", f", i32 {count}")
 
 
 def _metadata(f: FunctionText, name: str, operand: str = "") -> str:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from octants.analysis import slow_paths, speculated_iterations
-from octants.codegen.adjacent_loads import ITERATIONS, Rows, find_pieces, find_rows, is_quick
+from octants.codegen.adjacent_loads import (
+    ITERATIONS,
+    Rows,
+    find_pieces,
+    find_rows,
+    is_long_and_quick,
+    is_quick,
+    loaded_bytes,
+)
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.gpu.function_text import ThreadText
 from octants.codegen.vector_loads import is_aligned, several_iterations, write_twice
@@ -11,6 +19,10 @@ from octants.ir import ops
 from octants.ir.cooperative_tasks import SHARED_LOOPS
 from octants.ir.core import Operation, Task
 from octants.ir.ops.arithmetic import ESTIMATES
+
+_LONGEST, _MOST_BYTES, _FEW_ITEMS = 16, 256, 1 << 14
+"""The most iterations whose loads are there at a time, their bytes, and the work items that leave a
+thread the registers."""
 
 
 def for_(f: ThreadText, op: ops.For) -> None:
@@ -23,7 +35,7 @@ def for_(f: ThreadText, op: ops.For) -> None:
     elif pieces := find_pieces(f, op):
         write_twice(f, op, pieces, lambda: _one_by_one(f, op))
     else:
-        _one_by_one(f, op)
+        _one_by_one(f, op, _hint_of_loads(f, op))
 
 
 def interleaved_loops(task: Task) -> set[Operation]:
@@ -54,6 +66,23 @@ def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
         if estimates:
             return control_flow.interleaving(f)
     return ""
+
+
+def _hint_of_loads(f: ThreadText, op: ops.For) -> str:
+    """Return the metadata of a long loop that loads few bytes in each iteration; empty for others.
+
+    The loads of several iterations are there at a time then. If many threads hide how long they
+    take, there are fewer of them.
+    """
+    if op in f.interleaved_loops or not is_long_and_quick(f, op):
+        return ""
+    nbytes = sum(loaded_bytes(each) for each in op.body.ops)
+    if not 0 < nbytes <= _MOST_BYTES // ITERATIONS:
+        return ""
+    has_registers = ops.has_few_items(f.kernel.module.tasks[f.task], _FEW_ITEMS)
+    return control_flow.interleaving(
+        f, min(_LONGEST, _MOST_BYTES // nbytes) if has_registers else ITERATIONS
+    )
 
 
 # -- the loop --------------------------------------------------------------------------------------
