@@ -119,8 +119,10 @@ class Capabilities:
     divide the bytes for record buffers, and up to `record_buffer_sharers` work items share the
     record buffer of a worker. Loops that surely take no more than `whole_record_bytes` bytes of it
     are never recorded in blocks. A block of a loop may take `local_record_bytes` bytes of the
-    memory near a work item; 0: there is none. `capacity` is that of records, if it is forced;
-    `nests` says how loops in loops are recorded, as `autodiff.reverse` takes it.
+    memory near a work item; 0: there is none. Loops that are recorded without blocks, because they
+    are around others or in others, may take more: usual bytes, times `nested_records`. `capacity`
+    is that of records, if it is forced; `nests` says how loops in loops are recorded, as
+    `autodiff.reverse` takes it.
 
     Of the code: it `checks_bounds` of accesses, and that what it stores is finite, where it
     `checks_finite`; where `deterministic`, it updates arrays in an order that is always the same.
@@ -147,6 +149,7 @@ class Capabilities:
     record_buffer_sharers: int = 1
     whole_record_bytes: int = 0
     local_record_bytes: int = 0
+    nested_records: int = 1
     capacity: int = 0
     nests: str = "auto"
     checks_bounds: bool = False

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.backends.cuda import CudaBackend
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.seeds import each_once
 
@@ -274,3 +275,43 @@ def test_loops_of_few_operations_run_again() -> None:
     kernel, *_ = made(few, ad_stack_nests="store")
     text = kernel.inspect(mode="reverse").stages["reverse"]
     assert "record_capacity" not in text
+
+
+@pytest.mark.parametrize(("length", "repeats"), [(65, False), (100, True)])
+def test_long_loops_are_recorded_with_the_loop_around_them(
+    length: int, repeats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the machine has less memory near a thread, those of 100 iterations run twice."""
+
+    def states(w: Any, x: Any, y: Any, n: Any) -> Any:  # noqa: ARG001
+        @qd.kernel
+        def kernel():
+            for m in y:
+                h = qd.Vector.zero(qd.f32, length)
+                c = qd.Vector.zero(qd.f32, length)
+                for j in range(H):
+                    h[j] = x[m, j]
+                for _ in range(STEPS):
+                    o = qd.Vector.zero(qd.f32, length)
+                    for i in range(length):
+                        keep, new = 0.5, 0.0
+                        for j in range(length):
+                            keep += w[i % H, j % H] * h[j]
+                            new += w[j % H, i % H] * h[j]
+                        c[i] = c[i] / (1.0 + qd.exp(-keep)) + qd.sin(new)
+                        o[i] = c[i] * qd.tanh(keep)
+                    h = o
+                y[m] = h.dot(h)
+
+        return kernel
+
+    def runs(nested: int) -> int:
+        """How many loads of rows there are."""
+        monkeypatch.setattr(CudaBackend, "nested_records", nested)
+        with emulated_gpu():
+            kernel = made(states, arch=qd.cuda, offline_cache=False)[0]
+            text = kernel.inspect(mode="reverse").stages["reverse"]
+        return text.count("load<@w, primal>")
+
+    assert runs(4) == 4
+    assert runs(1) == (8 if repeats else 4)

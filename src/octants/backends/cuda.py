@@ -39,6 +39,7 @@ class CudaBackend(LlvmGpuBackend):
     approximates_quotients = True
     groups_sums = exchanges_factors = True
     allots_registers = keeps_calls = True
+    nested_records = 4
 
     def begin(self, chosen: Options) -> None:
         """Let a thread start the driver, and import meanwhile what will be needed."""

@@ -36,6 +36,7 @@ class LlvmGpuBackend(Backend):
     approximates_quotients = False
     groups_sums = exchanges_factors = False
     allots_registers = keeps_calls = False
+    nested_records = 1
 
     @abstractmethod
     def library(self) -> Any:
@@ -100,6 +101,7 @@ class LlvmGpuBackend(Backend):
             memory_bytes=own.total_memory,
             workers=count * _THREADS,
             local_record_bytes=NEAR_BYTES,
+            nested_records=self.nested_records,
         )
 
 

@@ -38,7 +38,7 @@ MAX_BLOCK_AROUND_LOOPS = 64
 """The same for a loop around others: to run these again takes longer than slower memory."""
 
 AROUND_LOOPS = 4
-"""How many times the usual bytes such a loop takes if it needs no blocks then."""
+"""How many times the usual bytes such a loop takes if it needs no blocks then, on most machines."""
 
 AROUND_RESULTS = 8
 """The same for a loop that also records the results of loops in it."""
@@ -57,7 +57,8 @@ MAX_UNBLOCKED = 32
 """The most iterations, recorded one by one, of a loop whose blocks are unrolled."""
 
 NESTED = 32
-"""How many times the usual bytes the records of loops take that are recorded with a loop around."""
+"""How many times the usual bytes the records of loops take that are recorded with a loop around, on
+most machines."""
 
 REPLAY, STORE = "replay", "store"
 """How to record inner loops: one execution at a time, or all, even if they exceed the cache."""
@@ -173,7 +174,8 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
         length = records_in_registers.unrolled_iterations(op, stride, left)
         is_unrolled = bool(length) and op not in results
         if not is_unrolled:
-            times = AROUND_RESULTS if op in results else AROUND_LOOPS
+            times = AROUND_LOOPS * machine.nested_records
+            times = max(times, AROUND_RESULTS) if op in results else times
             length = _block_length(op, stride, times, machine, constants)
         if isinstance(op, ops.For) and WHOLE * _checkpoint_bytes(op) >= length * stride:
             if not _surely_fits(op, MAX_WHOLE // stride, constants):
@@ -194,7 +196,8 @@ def _plan_local(body: Block, uses: LoopUses, machine: Capabilities) -> Recording
             local[op] = length
             in_blocks.add(op)
     outer = {op: n for op, n in local.items() if op not in fixed_length}
-    nested = find_nested(body, uses, outer, in_blocks, NESTED * machine.local_record_bytes)
+    nbytes = NESTED * machine.nested_records * machine.local_record_bytes
+    nested = find_nested(body, uses, outer, in_blocks, nbytes)
     for op, (around, inner) in nested.items():
         local[op] = local[around] * (op.trips(constants) or 0)
         results[around] = dict.fromkeys([*results.get(around, ()), op])
@@ -246,7 +249,7 @@ def _block_length(
     """
     most = MAX_BLOCK_AROUND_LOOPS if _has_loops(op) else MAX_BLOCK
     length = min(most, max(MIN_BLOCK, machine.local_record_bytes // stride))
-    whole = min(most, times * machine.local_record_bytes // stride)
+    whole = times * machine.local_record_bytes // stride
     if _has_loops(op) and _surely_fits(op, whole, constants):
         return max(length, whole)
     return length
