@@ -143,6 +143,11 @@ LOWER = (
         "expose_invariants",
         "before derivatives are taken: a reverse run has the same invariants, and records none",
     ),
+    _row(
+        "unroll_triangular_nests",
+        "before derivatives are taken, which record nothing of straight-line code",
+        _is_gpu,
+    ),
     _row("fold_zero_products", "before products are taken into sums", _contracts),
     _row(
         "relax_divisions",
