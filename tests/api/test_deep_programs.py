@@ -98,3 +98,24 @@ def test_what_is_too_deep_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         gradient(["v = " + "-" * 900 + "v"])
     check_golden("errors/OCT126_kernel", str(caught.value))
     assert sys.getrecursionlimit() == before
+
+
+def chain(count: int) -> Any:
+    """A kernel that calls a function, which calls another one, and so on."""
+    lines = ["import octants as qd", "@qd.func", "def f0(x): return x + 1"]
+    for number in range(1, count):
+        lines += ["@qd.func", f"def f{number}(x): return f{number - 1}(x) + 1"]
+    lines += ["@qd.kernel", f"def k(x: qd.i32) -> qd.i32: return f{count - 1}(x)"]
+    text, file = "\n".join(lines), f"chain_{count}.py"
+    names: dict[str, Any] = {}
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    exec(compile(text, file, "exec"), names)
+    return names["k"]
+
+
+def test_hundreds_of_functions_that_call_each_other() -> None:
+    """They are not recursive, so the error of recursions would mislead."""
+    qd.init(arch=qd.cpu, offline_cache=False)
+    assert chain(300)(0) == 300
+    with pytest.raises(qd.OctantsError, match="OCT126: kernel `k` nests too deeply"):
+        chain(600)(0)

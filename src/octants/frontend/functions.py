@@ -15,6 +15,7 @@ from octants.diagnostics.errors import (
     MissingReturn,
     NoSource,
     StarParameter,
+    TooDeep,
     WrongArguments,
     WrongArgumentType,
 )
@@ -32,7 +33,10 @@ from octants.types.parameter_annotations import Template, resolve_annotation
 from octants.types.structs import StructType
 
 DEEPEST = 100
-"""Calls nested deeper than this are a recursion without end."""
+"""Calls of one function nested deeper than this are a recursion without end."""
+
+_MOST_CALLS = 500
+"""The most calls of any functions that may be nested: compiling them takes Python's stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +173,11 @@ def _inline(
 ) -> Any:
     """Build the body of a function for itself."""
     scopes = context.scopes
-    if len(scopes.frames) > DEEPEST:
+    code = function.__code__
+    if sum(frame.function.__code__ is code for frame in scopes.frames) >= DEEPEST:
         context.fail(EndlessRecursion(function.__name__, DEEPEST), node)
+    if len(scopes.frames) > _MOST_CALLS:
+        context.fail(TooDeep(scopes.frames[0].function.__name__), node)
     text = find_source(context, function, node)
     keeps = _keeps_numbers(function, text)
     key = (scopes.frame.key, node, tuple(scopes.iterations))
