@@ -101,7 +101,7 @@ WANTED = {
     "adjoints": """adjoint of two numbers; adjoint with a loop; adjoint with a branch, of itself;
         adjoint of a vector; adjoint of two results; func""",
     "features": """sum of features; recurrence of sums of recurrences;
-        recurrence of sums of sums""",
+        recurrence of sums of sums; operations of a loop that never run""",
     "reductions": """reduction; reduction: flag; reduction: count; reduction: extreme;
         reduction: product; reduction: vector; reduction: sum of a stated type;
         reduction: in an inner loop; reduction: pairs;

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from octants.fuzz.generator import array_elements, integers
-from octants.fuzz.generator.bounded_expressions import fitting
+from octants.fuzz.generator.bounded_expressions import fitting, within
 from octants.fuzz.generator.context import ArrayInfo, Context, Productions, Variable
 
 MAX_TRIPS = 5
@@ -92,6 +92,32 @@ def features(c: Context) -> bool | None:
                 with c.block(f"if {c.truth(1)}:", trips=0.5):
                     c.emit(f"{total} *= 0.5")
         c.emit(f"{target} = 0.5 * {target} + 0.3 * qd.sin({total})")
+    return True
+
+
+def unused_invariants(c: Context) -> bool | None:
+    """A loop around operations that never run, and would have infinite derivatives if they did.
+
+    They depend on nothing that changes in the loop, so that they may be computed before it.
+    """
+    variables = c.variables("f", (), assignable=True)
+    if not variables or c.loops or not c.affordable(4.0) or c.depth > 3:
+        return None
+    if c.serial and not c.run_time_loops:
+        return None
+    c.note("operations of a loop that never run")
+    target, counter, zero = c.pick(variables).name, c.shared.fresh("k"), c.shared.fresh("s")
+    few = within(c, c.whole(1), 7).text
+    c.emit(f"{zero} = {target} - qd.stop_grad({target})")
+    term = c.pick(["1.0 / {0}", "qd.sqrt({0})", "{0} / {0}", "qd.log({0})"]).format(zero)
+    if c.chance(0.3):
+        with c.block(f"for {counter} in range(({few}) - 50):"), inside(c, True):
+            c.emit(f"{target} = 0.5 * {target} + 0.1 * ({term})")
+        return True
+    with c.block(f"for {counter} in range(3):", trips=3), inside(c, True):
+        with c.block(f"if {counter} + ({few}) > 50:", trips=0.1):
+            c.emit(f"{target} = 0.5 * {target} + 0.1 * ({term})")
+        c.emit(f"{target} = 0.9 * {target}")
     return True
 
 
@@ -333,4 +359,4 @@ def _with_else(c: Context) -> bool | None:
 
 
 ELSE = Productions(statements=((3.0, _with_else),))
-FEATURES = Productions(statements=((6.0, features), (6.0, recurrences)))
+FEATURES = Productions(statements=((6.0, features), (6.0, recurrences), (3.0, unused_invariants)))

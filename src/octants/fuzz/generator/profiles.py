@@ -112,7 +112,7 @@ PROFILES = {
     ),
     "features": Profile(
         "short loops that compute the same functions in each iteration of the loop around them;"
-        " recurrences of sums of recurrences",
+        " recurrences of sums of recurrences; operations of loops that never run",
         (loops.FEATURES,),
     ),
     "reductions": Profile(
