@@ -386,6 +386,38 @@ def test_who_shares(runtime: None, name: str, block_dim: int) -> None:
     assert ("_shares" in text) == (name != "matrix")
 
 
+def test_items_that_add_to_the_same_elements_do_not_share(
+    runtime: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their subgroups combine these sums; lanes of one item would add to different elements."""
+    monkeypatch.setattr("octants.passes.gather_sums.gather_sums", lambda *_: None)
+    world, n = World(), 40
+
+    @qd.kernel
+    def layer(weights: qd.types.NDArray[qd.f64, 1], n: qd.i32):
+        for i in range(n):
+            for j in range(32):
+                world.loss[None] += qd.sin(world.x[i] * weights[j])
+
+    @qd.kernel
+    def long_layer(weights: qd.types.NDArray[qd.f64, 1], n: qd.i32):
+        for i in range(n):
+            for j in range(weights.shape[0]):
+                world.loss[None] += qd.sin(world.x[i] * weights[j])
+
+    weights = qd.ndarray(qd.f64, 32, needs_grad=True)
+    weights.from_numpy(np.linspace(0.5, 1.5, 32))
+    for kernel, is_split in ((layer, False), (long_layer, True)):
+        world.loss.grad[None] = 1.0
+        weights.grad.fill(0.0)
+        kernel.grad(weights, n)
+        text = next(t for key, t in TEXTS.items() if key.endswith(f"{kernel.__name__}_reverse"))
+        assert ("subgroup_size" in text) == is_split
+        x, w = world.x.to_numpy()[:n], weights.to_numpy()
+        wanted = (np.cos(np.outer(x, w)) * x[:, None]).sum(0)
+        np.testing.assert_allclose(weights.grad.to_numpy(), wanted, rtol=1e-12)
+
+
 def test_blocks_have_no_more_work_items_than_a_device_allows(
     runtime: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

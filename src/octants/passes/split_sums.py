@@ -81,6 +81,9 @@ count or index depends on, since a replay must find those again. Loops may also 
 nothing else in the task reads.
 
 A short loop is split if it has longer ones in it, such as that over the cells around a particle.
+A loop of few iterations that adds to the same elements for all work items, as to weights, is not:
+the lanes of an item add to different elements, but those of different items, which are in step, add
+to one element together.
 
 The threads of a work item are lanes of a subgroup here, which load what is side by side
 (`split_sums_over_lanes`). If everything that its loops load is uniform over the work items, blocks
@@ -90,6 +93,7 @@ share (`split_sums_over_blocks`).
 from __future__ import annotations
 
 from octants.analysis.gatherable_sums import PairLoops
+from octants.analysis.reductions import find_shared
 from octants.analysis.replay_strictness import decides
 from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_adds, only_sums
 from octants.compile_profile import staged
@@ -107,6 +111,8 @@ SHARERS = 64
 """So many threads can share a work item at least."""
 
 _FEW = 16  # iterations
+_MOST_COMBINED = 64
+"""The iterations of a loop that is not split if subgroups can combine what it adds to memory."""
 _BLOCKS = Blocks()
 
 
@@ -153,6 +159,7 @@ def _loops_to_split(task: Task, facts: PairLoops, noalias: bool) -> set[ops.For]
     ):
         return set()
     found: set[ops.For] = set()
+    combined = find_shared(task.body)
     true = {op.result for op in every if isinstance(op, ops.Constant) and op.value is True}
     for op in task.body.ops:
         inner = [*op.walk()][1:]
@@ -161,6 +168,9 @@ def _loops_to_split(task: Task, facts: PairLoops, noalias: bool) -> set[ops.For]
         is_short = all(facts.is_short(loop, _FEW) for loop in loops)
         if isinstance(op, ops.For) and not is_short:
             if has_effects and not (only_adds(op, noalias) and _are_alone(task, op, facts)):
+                return set()
+            are_few = all(facts.is_short(loop, _MOST_COMBINED + 1) for loop in loops)
+            if are_few and not combined.isdisjoint(inner):
                 return set()
             if not only_sums(op, true, is_nest=True):
                 return set()
