@@ -320,9 +320,9 @@ def test_constants_of_a_wide_type_make_wide_counters(dtype: Any) -> None:
         for i in range(dtype(5), 6):
             x[0] = i << 40
         for i in range(dtype(6)):
-            x[1] = i << 40
+            qd.atomic_max(x[1], i << 40)
         for i in range(3, 6, dtype(2)):
-            x[2] = i << 40
+            qd.atomic_max(x[2], i << 40)
         for i in qd.ndrange((dtype(5), 6)):
             x[3] = i << 40
         for i, _ in qd.ndrange((5, dtype(6)), 1):
