@@ -36,6 +36,7 @@ ANYWHERE = {
     "x[i] = qd.sin(y[i]) / qd.random()": (-math.inf, math.inf),
     "x[i] = qd.random() if y[i] > 1.0 else 3.0": (0.0, 3.0),
     "x[i] = qd.f32(p[i] % 8)": (0.0, 7.0),
+    "x[i] = 4500.0 * qd.random() + 2.0**36 - 2.0**36": (-68720, 73220),  # it may be 8192
     "x[i] = qd.exp(y[i])": (-math.inf, math.inf),
     "v = 0.5; for j in range(p[i]):;     v = qd.sin(v * y[j]); x[i] = v": (-1.001, 1.001),
     "v = 0.5; for j in range(p[i]):;     v = v + 1.0; x[i] = v": (-math.inf, math.inf),
@@ -83,6 +84,8 @@ GRID = {
     "i / (n - 1000000)": None,
     "(i + 1e9 - 1e9) / n": None,  # rounded by much
     "20.0 * i / n": None,
+    "(qd.f32(max(c, 0)) - qd.f32(c)) / (qd.f32(c) + 1000.0)": None,  # -1001 of -1001
+    "1.0 / (0.3 * n - 0.9)": None,  # rounded, it may be close to zero
 }
 """Floats made of indices i and j of a grid of n times m, k below c, and l below m - 2."""
 

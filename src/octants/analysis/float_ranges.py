@@ -9,7 +9,7 @@ too, of which the angle of a sine may be known to be small::
         y = sin(6.28 * x)       # of at most 6.3
 
 A range counts for numbers: a float in it may also be NaN, and infinite in place of NaN where a sine
-is NaN either way. Rounding moves the ends of a range by less than its `_SLACK`.
+is NaN either way. Ranges include what rounding adds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from octants.analysis.affine_arithmetic import Affine
 from octants.analysis.facts_from_valid_indices import InBounds
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Task, Value
@@ -43,6 +44,11 @@ _RESULTS: dict[str, Range] = {
 }
 """The ranges of functions of any numbers."""
 
+_ROUNDING, _TINY, _HUGE = 1e-6, 1e-30, 1e38
+"""The margin of an end of a range, relative to it, and for subnormal numbers. Numbers from the last
+one on may be infinite.
+"""
+
 RangeOf = Callable[[Value], Range]
 
 
@@ -58,6 +64,19 @@ def result_range(op: Operation | None, of: RangeOf) -> Range:
         op: The operation.
         of: Gives the ranges of operands; a range of one number is that of a constant.
     """
+    found = _exact_range(op, of)
+    return _rounded(found) if isinstance(op, (ops.Binary, ops.Fma, ops.Cast)) else found
+
+
+def _rounded(exact: Range) -> Range:
+    """A range of rounded results, of more than one number, since they may be NaN."""
+    low, high = (math.copysign(math.inf, end) if abs(end) > _HUGE else end for end in exact)
+    low, high = low - _ROUNDING * abs(low) - _TINY, high + _ROUNDING * abs(high) + _TINY
+    return (low, high) if low < high else ANY
+
+
+def _exact_range(op: Operation | None, of: RangeOf) -> Range:
+    """The range of what an operation computes before it is rounded."""
     if isinstance(op, ops.Random):
         return (0.0, 1.0)
     if isinstance(op, (ops.Unary, ops.Binary)) and op.fn in _RESULTS:
@@ -175,7 +194,7 @@ class FloatRanges:
                 self._note(op.results[0], self._range(op))
 
     def _note(self, value: Value, known: Range) -> None:
-        if value.type.is_float and known != ANY:
+        if value.type in (f32, f64) and known != ANY:
             self._found[value] = known
 
     def _visit_loop(self, op: ops.For) -> None:
@@ -201,7 +220,7 @@ class FloatRanges:
     def _by_index(self, op: Operation) -> Range:
         """The range of a quotient by an extent, or of the distance from a whole number."""
         if isinstance(op, ops.Fma):
-            return _sum(self._grid.product(op.x, op.y), self[op.z])
+            return _rounded(_sum(self._grid.product(op.x, op.y), self[op.z]))
         if isinstance(op, ops.Binary):
             if op.fn == "sub" and self._is_floor(op.rhs, op.lhs):
                 return 0.0, 1.0
@@ -226,6 +245,11 @@ _Line = tuple[float, float]
 
 _MOST_SLOPE, _MOST_CONSTANT, _DEPTH = 16, 1024, 16
 """Limits of lines, and of the operations that make one: so rounding stays within `_SLACK`."""
+
+_LEAST_SLOPE, _STEP = 2**-10, 2**-4
+"""The least slope of a divisor, and the step of its slope and constant if it may be zero: so it is
+exactly zero, or not near zero.
+"""
 
 _SLACK = 0.002
 """The error of a rounded quotient, absolute and relative to its magnitude, at most."""
@@ -300,10 +324,12 @@ class _Grid:
         if dividend is None or dividend.key not in (None, divisor.key):
             return ANY
         slope, constant = divisor.low
-        if not slope:
+        if abs(slope) < _LEAST_SLOPE:
             return ANY
         near = math.floor(-constant / slope)  # where the divisor is zero, or changes its sign
         least = max(dividend.least, divisor.least)
+        if constant and near + 1 >= least and (slope % _STEP or constant % _STEP):
+            return ANY
         extents = {near - 1, near, near + 1, near + 2, *([least] if least > -math.inf else ())}
         extents = {extent for extent in extents if extent >= least}
         ends = [dividend.low[0] / slope, dividend.high[0] / slope]
@@ -350,17 +376,29 @@ class _Grid:
             found = found and other and found.plus(other, coefficient)
         return found
 
-    def _atom(self, atom: Value) -> _Span | None:
+    def _bound(self, value: Value) -> _Span | None:
+        """The span of the bound of a loop from zero on that has iterations."""
+        expression = self._integers.integer(value)
+        if expression == Affine(0, {value: 1}):
+            return self._atom(value, is_positive=True)
+        return self._integer(value)
+
+    def _is_size(self, value: Value) -> bool:
+        """Whether a value is a size itself, rather than the maximum of a size and 0."""
+        source = self._integers.source(value)
+        return isinstance(self._integers.definitions.get(source), (ops.Shape, ops.Load))
+
+    def _atom(self, atom: Value, *, is_positive: bool = False) -> _Span | None:
         low, high = self._integers.value_range(atom)
         key = self._integers.size_of(atom)
-        if key is not None and not isinstance(key, int):
+        if key is not None and not isinstance(key, int) and (is_positive or self._is_size(atom)):
             return _Span(key, (1.0, 0.0), (1.0, 0.0), low)
         key = self._integers.extent_of(atom)
         if key is not None and not isinstance(key, int):
             return _Span(key, (0.0, 0.0), (1.0, -1.0), 1)
         upper = self._integers.upper_bound(atom)
         if upper is not None and low >= 0:
-            top = self._integer(upper)
+            top = self._bound(upper)
             if top is not None and top.key is not None:
                 slope, constant = top.high
                 if slope > 0:
