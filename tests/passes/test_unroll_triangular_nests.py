@@ -10,6 +10,8 @@ import pytest
 import octants as qd
 from octants.ir import ops
 from octants.ir.core import Module
+from octants.ir.parser import parse
+from octants.ir.printer import to_text
 from octants.passes import unroll_triangular_nests as unrolling
 from tests.codegen.on_emulated_gpu import emulated_gpu
 
@@ -81,6 +83,35 @@ def test_eliminations(
     assert any(found) == unrolled
     for one, other in zip(own, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_many_iterations_that_only_move_components() -> None:
+    """Unrolled they are no operations, but it would take for ever to find that out."""
+    module = parse("""\
+kernel @k
+array @x: f32, 1, ndarray, () [primal]
+serial @k_1 {
+  %0: i32 = constant<0>()
+  %1: i32 = constant<1>()
+  %2: i32 = constant<2000000000>()
+  %3: f32 = load<@x, primal>(%0)
+  %4: f32 = load<@x, primal>(%1)
+  %5: f32, %6: f32 = for(%0, %2, %3, %4) { (%7: i32, %8: f32, %9: f32):
+    %10: i32 = binary<add>(%7, %1)
+    %11: f32, %12: f32 = for(%7, %10, %8, %9) { (%13: i32, %14: f32, %15: f32):
+      %16: i32 = binary<and>(%13, %1)
+      %17: f32 = extract(%16, %14, %15)
+      %18: f32, %19: f32 = insert(%0, %17, %14, %15)
+      yield(%18, %19)
+    }
+    yield(%11, %12)
+  }
+  store<@x, primal>(%5, %0)
+}
+""")
+    before = to_text(module)
+    unrolling.unroll_triangular_nests(module)
+    assert to_text(module) == before
 
 
 def _accesses(module: Module) -> int:

@@ -143,8 +143,11 @@ class _Writer:
         for number in range(lower, upper):
             counter = builder.constant(number, loop.lower.type)
             own = {**values, **dict(zip(loop.body.args, [counter, *carried], strict=True))}
+            before = self._left
             for op in loop.body.ops[:-1]:
                 self._write(op, own)
+            if self._left == before:  # iterations that only move components take time, too
+                self._spend(1)
             carried = [_at(value, own) for value in loop.body.yielded]
         return carried
 
@@ -181,12 +184,15 @@ class _Writer:
         else:
             raise _TooLong
         if not isinstance(op, ops.For):
-            self._left -= sum(
-                not isinstance(each, ops.Constant) for each in builder.block.ops[before:]
-            )
+            written = builder.block.ops[before:]
+            self._spend(sum(not isinstance(each, ops.Constant) for each in written))
+        values.update(zip(op.results, found, strict=True))
+
+    def _spend(self, count: int) -> None:
+        """Count operations, as long as there are not too many."""
+        self._left -= count
         if self._left < 0:
             raise _TooLong
-        values.update(zip(op.results, found, strict=True))
 
     def _index(self, op: ops.Extract | ops.Insert, operands: list[Value]) -> int:
         """The index of a component; one out of range is left to the loop."""
