@@ -2,8 +2,9 @@
 
 A tape is for launches that overwrite what the reverse of others needs. If a function is one kernel,
 whose reverse needs nothing that the kernel overwrites, and all its arrays are arguments that share
-no memory, then its gradient is one launch of the reverse kernel. The kernel itself runs before only
-if someone needs its results, its messages, or its reverse what it has written.
+no memory, then its gradient is one launch of the reverse kernel. The kernel itself runs before it
+only if the caller needs its results, if it may print messages, or if its reverse reads what it
+writes.
 """
 
 from __future__ import annotations

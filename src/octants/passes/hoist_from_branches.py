@@ -51,8 +51,8 @@ After::
 `simplify` hoists what loops compute outside of branches. This pass speculates, so it is limited to
 cheap arithmetic, and to loads of elements that surely exist, of arrays that the loop does not
 write. It runs before derivatives are taken, so that the reversed loop sums up the adjoint of what
-is hoisted, which flows on once behind it; there, an infinity that no iteration uses contributes
-nothing. It runs again for the invariants of derivatives.
+is hoisted, which flows on once after the loop; there, an infinity that no iteration uses
+contributes nothing. It runs again for the invariants of derivatives.
 """
 
 from __future__ import annotations
