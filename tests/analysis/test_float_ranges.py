@@ -133,3 +133,19 @@ def test_positions_on_a_grid(expression: str) -> None:
         y[:2] = np.inf, -np.inf
         kernel(np.zeros((n, m), np.float32), y, c)
         assert low <= y[0] and y[1] <= high, (n, m, c)
+
+
+def test_extents_that_are_negative() -> None:
+    """Two negative numbers have a positive product, but positions are no longer those of a grid."""
+    qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
+
+    @qd.kernel
+    def positions(y: qd.types.NDArray[qd.f32, 1], n: qd.i64, m: qd.i64):
+        for p in range(n * m):
+            y[p] = qd.f32(p % m) / (qd.f32(m) + 3.0625)
+
+    y = np.zeros(6, np.float32)
+    positions(y, -2, -3)
+    assert y.min() == -32.0
+    low, high = stored_range(positions.specialise((y, -2, -3)).module.tasks[-1])
+    assert low <= y.min() and y.max() <= high

@@ -184,6 +184,7 @@ class InBounds(AffineExpressions):
         if first.terms or first.constant != 0:
             return None
         number, sizes, waiting = 1, Counter[Hashable](), [upper]
+        signed = 0  # factors that may be negative: two of them would have a positive product
         while waiting:
             value = self.source(waiting.pop())
             op, key = self.definitions.get(value), self.size_of(value)
@@ -193,9 +194,10 @@ class InBounds(AffineExpressions):
                 number *= key
             elif key is not None and not isinstance(key, int):
                 sizes[key] += 1
+                signed += isinstance(op, ops.Load) and op.result.type.is_signed
             else:
                 return None
-        return number, sizes
+        return None if signed > 1 else (number, sizes)
 
     def _divided(self, product: _Product, divisor: Value) -> _Product | None:
         """A product without one of its factors."""
