@@ -386,6 +386,30 @@ def test_who_shares(runtime: None, name: str, block_dim: int) -> None:
     assert ("_shares" in text) == (name != "matrix")
 
 
+@pytest.mark.parametrize(("count", "items"), [(4, 2), (20, 1)])
+def test_threads_have_one_item_if_loops_use_many_of_its_values(
+    runtime: None, count: int, items: int
+) -> None:
+    """A thread holds these values of all its items in registers."""
+    world, n, m = World(), 40, 9
+
+    @qd.kernel
+    def features(n: qd.i32, m: qd.i32):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                for k in qd.static(range(count)):
+                    total += world.x[j] * qd.sin(world.x[i] * (k + 1))
+            world.y[i] = total
+
+    features(n, m)
+    text = next(text for key, text in TEXTS.items() if key.endswith("features"))
+    assert ("_shares1" in text) == (items == 2)
+    x = world.x.to_numpy()
+    wanted = x[:m].sum() * np.sin(np.outer(x[:n], np.arange(1, count + 1))).sum(1)
+    np.testing.assert_allclose(world.y.to_numpy()[:n], wanted, rtol=1e-12)
+
+
 def test_items_that_add_to_the_same_elements_do_not_share(
     runtime: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

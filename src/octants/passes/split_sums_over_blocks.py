@@ -21,6 +21,7 @@ from octants.types.scalars import DType, i32, i64, u1
 BLOCK = 512  # threads, at most
 _ITEMS = 2  # of a thread, a power of two
 _SMALL = 95  # operations in loops
+_MOST_USED = 16  # values of an item that loops use
 _LITTLE = 39  # operations in a loop that leave registers for two blocks at a time
 _TOGETHER = 6  # sums that are added up at a time
 _THREADS = 4096  # of `fills` for each multiprocessor, which has half as many at a time
@@ -49,8 +50,15 @@ class BlockShares(SharedItems):
 
     @property
     def _is_small(self) -> bool:
-        """Whether loops do so little that a thread has the registers for several items."""
-        return sum(map(operations_in, self.loops)) <= _SMALL
+        """Whether a thread has the registers for several items.
+
+        Loops must do little, and use few values that items compute before them, such as the sines
+        of a place.
+        """
+        made = {value for op in self.task.body.ops for value in op.results}.difference(self.known)
+        used = {each for loop in self.loops for op in loop.body.walk() for each in op.operands}
+        is_little = sum(map(operations_in, self.loops)) <= _SMALL
+        return is_little and len(made & used) <= _MOST_USED
 
     @property
     def items(self) -> int:
