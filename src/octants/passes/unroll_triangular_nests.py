@@ -45,8 +45,8 @@ from __future__ import annotations
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.cloning import emit
 from octants.ir.core import Block, Module, Operation, Value, replace_operands
+from octants.passes.unrolled_iterations import copy_folded
 from octants.simplify import simplify
 
 _MOST_WORK = 1024
@@ -68,11 +68,7 @@ def _unroll(body: Block) -> bool:
 
     def visit(block: Block) -> None:
         loops = _loops(block)
-        if not any(map(_is_triangular, loops)):
-            for op in loops:
-                visit(op.body)
-            return
-        unrolled = _unrolled(block, numbers)
+        unrolled = _unrolled(block, numbers) if any(map(_is_triangular, loops)) else None
         if unrolled is None:
             for op in loops:
                 visit(op.body)
@@ -168,18 +164,8 @@ class _Writer:
         elif isinstance(op, ops.Insert):
             found = operands[2:]
             found[self._index(op, operands)] = operands[1]
-        elif isinstance(op, ops.Constant):
-            found = [builder.constant(op.value, op.result.type)]
-        elif isinstance(op, ops.Binary) and not op.result.type.is_float:
-            found = [builder.binary(op.fn, *operands)]
-        elif isinstance(op, ops.Compare) and not op.lhs.type.is_float:
-            found = [builder.compare(op.fn, *operands)]
-        elif isinstance(op, ops.Select):
-            found = [builder.select(*operands)]
-        elif isinstance(op, ops.Cast):
-            found = [builder.cast(operands[0], op.result.type)]
         elif op.is_scalar or (isinstance(op, ops.Access) and not op.is_tied):
-            emit(builder, op, values)
+            copy_folded(builder, op, values)
             found = [values[result] for result in op.results]
         else:
             raise _TooLong

@@ -8,7 +8,6 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.core import Block, Operation, Value, replace_operands
-from octants.types.scalars import i32, i64
 
 Copy = Callable[[Operation, dict[Value, Value], int], None]
 """Writes a copy of an operation for the iteration of a number.
@@ -68,11 +67,15 @@ class LoopRewriter:
 
 
 def copy_folded(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:
-    """Write a copy of an operation, with folded indices."""
+    """Write a copy of an operation; what follows from constants, such as an index, is folded."""
     operands = [values.get(value, value) for value in op.operands]
     builder.location = op.location
-    if isinstance(op, ops.Binary) and op.result.type in (i32, i64):
+    if isinstance(op, ops.Binary) and not op.result.type.is_float:
         values[op.result] = builder.binary(op.fn, *operands)
+    elif isinstance(op, ops.Compare) and not op.lhs.type.is_float:
+        values[op.result] = builder.compare(op.fn, *operands)
+    elif isinstance(op, ops.Select):
+        values[op.result] = builder.select(*operands)
     elif isinstance(op, ops.Cast):
         values[op.result] = builder.cast(operands[0], op.result.type)
     else:
