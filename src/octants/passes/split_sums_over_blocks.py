@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.analysis.cost_model import operations_in
+from octants.cached_property import cached_property
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cooperative_tasks import LEAST_BLOCKS
@@ -60,10 +61,10 @@ class BlockShares(SharedItems):
         is_little = sum(map(operations_in, self.loops)) <= _SMALL
         return is_little and len(made & used) <= _MOST_USED
 
-    @property
+    @cached_property
     def items(self) -> int:
         """The items of a thread, which loads for all of them what an iteration needs."""
-        inside = (op for loop in self.loops for op in loop.regions[0].walk())
+        inside = (op for loop in self.loops for op in loop.body.walk())
         loads = any(isinstance(op, ops.Load) for op in inside)
         count = self.facts.count()
         is_full = count is None or count * self.block_dim >= self.fills
