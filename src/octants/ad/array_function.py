@@ -173,7 +173,7 @@ class ArrayFunction(ArraySignature):
             if tangents is not None:
                 duals = _Duals(run, tangents, directions, adjoints_of_tangents)
             if adjoints is not None:
-                if duals is None and _is_reversed(run, wanted, needs_results):
+                if duals is None and _reverse_without_tape(run, wanted, needs_results):
                     gradient = self.library.gradient
                     return run.evaluated(None, None, {n: gradient(run.passed[n]) for n in wanted})
                 return _reversed(run, duals, adjoints, wanted)
@@ -194,7 +194,7 @@ def _batched_adjoints(run: _Run, adjoints: Sequence[Any], count: int) -> Batched
     return gradients
 
 
-def _is_reversed(run: _Run, wanted: Sequence[str], needs_results: bool) -> bool:
+def _reverse_without_tape(run: _Run, wanted: Sequence[str], needs_results: bool) -> bool:
     """Call a function and propagate the adjoints of its results back, if that takes no tape."""
     function = run.function
     if function.returns() or not all(function.is_array(n, run.arrays[n]) for n in wanted):

@@ -9,7 +9,6 @@ writes.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from octants.launch.kernel import Kernel
 from octants.launch.lost_gradient_warnings import flow_of
 from octants.launch.race_checks import gradient_check
 from octants.launch.specialisation import Specialisation
+from octants.launch.taped_memory import are_disjoint
 from octants.runtime.capture import captures
 from octants.types.specialisation_signature import ArgumentSource
 
@@ -72,8 +72,7 @@ def _are_disjoint(arguments: Sequence[Any]) -> bool:
                 extents.append((start, start + each.nbytes))
         elif not isinstance(each, (int, float)):
             return False
-    extents.sort()
-    return all(one[1] <= other[0] for one, other in itertools.pairwise(extents))
+    return are_disjoint(extents)
 
 
 def _step_of(specialisation: Specialisation) -> ReverseStep | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from octants.analysis.index_ranges import LARGEST_INDEX, ArrayRegion, IndexRanges, common
@@ -311,8 +311,12 @@ def have_separate_addresses(
             gradient = array.companion_array(ADJOINT)
             if gradient is not None:
                 extents.append(gradient.extent)
-    extents.sort()
-    return all(one[1] <= other[0] for one, other in itertools.pairwise(extents))
+    return are_disjoint(extents)
+
+
+def are_disjoint(extents: Iterable[tuple[int, int]]) -> bool:
+    """Whether no two extents, from the first byte to past the last one, share memory."""
+    return all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(extents)))
 
 
 def aliases_of(
