@@ -211,7 +211,7 @@ def _element(
     self: Interpreter, op: Any, env: dict[Value, Any]
 ) -> tuple[np.ndarray[Any, Any], tuple[int, ...]]:
     """The array and the position that an access means; an index out of range is an error."""
-    data = self.storage[op.ref]
+    data = self.storage[op.ref.whole]
     position = tuple(env[index] for index in op.indices)
     for index, extent in zip(position, data.shape, strict=True):
         if not 0 <= index < extent:
@@ -247,7 +247,7 @@ def _compare_exchange(self: Interpreter, op: ops.CompareExchange, env: dict[Valu
 
 
 def _shape(self: Interpreter, op: ops.Shape, env: dict[Value, Any]) -> None:
-    env[op.result] = int(self.storage[ArrayRef(op.array, Companion.PRIMAL)].shape[op.axis])
+    env[op.result] = int(self.storage[ArrayRef(op.array.whole, Companion.PRIMAL)].shape[op.axis])
 
 
 def _print(self: Interpreter, op: ops.Print, env: dict[Value, Any]) -> None:

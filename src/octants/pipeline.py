@@ -248,6 +248,11 @@ FINISH = (
         "before the passes on updates: some are plain afterwards",
         lambda machine: machine.serialises_blocks,
     ),
+    _row(
+        "section_arrays",
+        "before the passes that look for elements which nothing but updates touches",
+        given=_noalias,
+    ),
     Pass(
         "gather_sums",
         _gather_sums,

@@ -39,6 +39,20 @@ class ElementAliasing(EqualIndices):
                 return False
         return True
 
+    def sections(self, accesses: Sequence[ops.Access]) -> list[list[ops.Access]]:
+        """Accesses to one array in groups, so that no two groups ever touch one element."""
+        found: list[list[ops.Access]] = []
+        for op in accesses:
+            touched = [group for group in found if any(self._may_meet(op, each) for each in group)]
+            found = [group for group in found if group not in touched]
+            found.append([*(each for group in touched for each in group), op])
+        return found
+
+    def _may_meet(self, one: ops.Access, other: ops.Access) -> bool:
+        """Whether two accesses, of any work items and iterations, may be to one element."""
+        pairs = zip(one.indices, other.indices, strict=True)
+        return not any(self._always_differ(*self.together(a, b)) for a, b in pairs)
+
     def number(self, index: Value) -> int | Value:
         """The number that an index is, if it is a constant; else the index."""
         expression = self.expression(index)
@@ -52,7 +66,7 @@ class ElementAliasing(EqualIndices):
     def may_touch_later(self, load: ops.Load, write: ops.Write) -> bool:
         """Whether ``write`` may overwrite, after ``load``, the element that it read."""
         indices = list(zip(load.indices, write.indices, strict=True))
-        if any(self._always_differ(*self.together(a, b)) for a, b in indices):
+        if not self._may_meet(load, write):
             return False
         if self.task.is_parallel and not self._same_item_only(indices):
             return True

@@ -50,9 +50,9 @@ def _are_independent(tasks: Sequence[Task]) -> bool:
     for task in tasks:
         for op in itertools.chain(task.body.walk(), task.domain.walk() if task.domain else ()):
             if isinstance(op, ops.Access) and op.array.space not in _OWN:
-                touched.setdefault(_group(task), set()).add(op.ref)
+                touched.setdefault(_group(task), set()).add(op.ref.whole)
                 if isinstance(op, ops.Write):
-                    written.setdefault(_group(task), set()).add(op.ref)
+                    written.setdefault(_group(task), set()).add(op.ref.whole)
     return all(
         refs.isdisjoint(touched[other])
         for group, refs in written.items()

@@ -35,19 +35,23 @@ class KernelContext:
         """Return the offset of a slot in the parameter block."""
         return 8 * self._positions[slot]
 
+    def _number(self, array: Array) -> int:
+        """The position of an array, or of that of a section, in the module."""
+        return self._numbers[array.whole]
+
     def pointer_offset(self, array: Array, companion: Companion) -> int:
-        return self.offset(Slot("pointer", array=self._numbers[array], companion=companion))
+        return self.offset(Slot("pointer", array=self._number(array), companion=companion))
 
     def shape_offset(self, array: Array, axis: int) -> int:
-        return self.offset(Slot("shape", array=self._numbers[array], index=axis))
+        return self.offset(Slot("shape", array=self._number(array), index=axis))
 
     def stride_offset(self, array: Array, companion: Companion, index: int) -> int:
         """Return the offset of one of the strides of an array."""
-        return self.offset(Slot("stride", "", self._numbers[array], companion, index))
+        return self.offset(Slot("stride", "", self._number(array), companion, index))
 
     def scalar_offset(self, array: Array) -> int:
         """Return the offset of an argument's first component; the others follow, 8 bytes each."""
-        return self.offset(Slot("scalar", array=self._numbers[array], index=0))
+        return self.offset(Slot("scalar", array=self._number(array), index=0))
 
     def add_message(self, message: MessageFormat) -> int:
         """Add a message, and return its id."""

@@ -12,7 +12,8 @@ from octants.types.layouts import Layout
 
 def written_arrays(module: Module) -> set[Array]:
     """Return the arrays whose primal values the module may write."""
-    return {array for array, companion in _written(module) if companion is Companion.PRIMAL}
+    written = _written(module)
+    return {array.whole for array, companion in written if companion is Companion.PRIMAL}
 
 
 def written_ranges(module: Module, parameters: ParameterLayout) -> tuple[MemoryRange, ...]:
@@ -27,14 +28,14 @@ def written_ranges(module: Module, parameters: ParameterLayout) -> tuple[MemoryR
 
 def _written(module: Module) -> dict[ArrayRef, None]:
     written = (op for op in module.walk() if isinstance(op, ops.Write))
-    return {op.ref: None for op in written}
+    return {op.ref.whole: None for op in written}
 
 
 def range_of(
     array: Array, companion: Companion, arrays: list[Array], parameters: ParameterLayout
 ) -> MemoryRange:
     """Return the memory range of an array, or of one of its companions."""
-    slot = Slot("pointer", array=arrays.index(array), companion=companion)
+    slot = Slot("pointer", array=arrays.index(array.whole), companion=companion)
     layout = array.layouts[companion]
     nbytes = 0
     if isinstance(layout, Layout):

@@ -238,8 +238,10 @@ class _Search:
             for store in self._stores.get(op.array, ()):
                 yield store
                 yield from [store.value, *store.indices]
-        elif op.array.space in (Space.FIELD, Space.NDARRAY) and op.array not in self._written:
-            self._take_memory(op.array)
+        elif op.array.space in (Space.FIELD, Space.NDARRAY) and (
+            op.array.whole not in self._written
+        ):
+            self._take_memory(op.array.whole)
         else:
             raise _Unknown
 

@@ -53,6 +53,7 @@ class Array:
     A launch-temporary array may have one axis: as many elements as an axis of another, `like`.
     One of `Space.FIELD` that is `exported` may be the memory of ndarrays: it is an ndarray itself,
     which the kernel refers to by name, or a field whose memory other libraries were given.
+    A section of a `partition` is no array of the module: it stands for another one in accesses.
     """
 
     name: str
@@ -63,6 +64,12 @@ class Array:
     layouts: dict[Companion, Layout | Strided | None] = field(default_factory=dict)
     like: tuple[Array, int] | None = None
     exported: bool = False
+    partition: Partition | None = None
+
+    @property
+    def whole(self) -> Array:
+        """The array itself; that of which a section is one."""
+        return self if self.partition is None else self.partition.whole
 
     @property
     def fixed_shape(self) -> tuple[int, ...] | None:
@@ -74,11 +81,23 @@ class Array:
         return companion in self.layouts
 
 
+@dataclass(eq=False, slots=True)
+class Partition:
+    """A division of an array into sections, no two of which share an element."""
+
+    whole: Array
+
+
 class ArrayRef(NamedTuple):
     """One memory that a kernel names: the primal of an array, or another companion of it."""
 
     array: Array
     companion: Companion
+
+    @property
+    def whole(self) -> ArrayRef:
+        """The same companion of the whole array, if this is of a section."""
+        return self if self.array.partition is None else ArrayRef(self.array.whole, self.companion)
 
 
 CHECKPOINT, LOG, BYTES, REST = "checkpoint", "log", "bytes", "rest"

@@ -7,6 +7,7 @@ compares texts.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from octants.ir.core import (
     Companion,
     Module,
     Operation,
+    Partition,
     Record,
     Space,
     Task,
@@ -49,6 +51,7 @@ class Parser:
         self._position = 0
         self._values: dict[str, Value] = {}
         self._arrays: dict[str, Array] = {}
+        self._partitions: dict[int, Partition] = {}
         self._records: dict[str, Record] = {}
 
     # -- tokens ------------------------------------------------------------------------------------
@@ -82,6 +85,8 @@ class Parser:
             head = self._next()
             if head == "array":
                 module.arrays.append(self._array())
+            elif head == "section":
+                self._section()
             elif head == "record":
                 self._record()
             elif head == "body":
@@ -112,6 +117,22 @@ class Parser:
             array.like = self._arrays[self._next()[1:]], int(self._next())
         self._arrays[name] = array
         return array
+
+    def _section(self) -> None:
+        name = self._next()[1:]
+        self._expect(":")
+        whole = self._arrays[self._next()[1:]]
+        self._expect(",")
+        partition = self._partitions.setdefault(int(self._next()), Partition(whole))
+        self._expect("[")
+        layouts = {}
+        while not self._take("]"):
+            companion = Companion(self._next())
+            layouts[companion] = whole.layouts[companion]
+            self._take(",")
+        self._arrays[name] = dataclasses.replace(
+            whole, name=name, layouts=layouts, partition=partition
+        )
 
     def _layout(self) -> Layout | Strided | None:
         if self._take("strided"):

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.ir.core import Array, Block, Companion, Module, Operation, Record, Value
+from octants.ir.array_aliasing import sections
+from octants.ir.core import Array, Block, Companion, Module, Operation, Partition, Record, Value
 from octants.types.layouts import Layout, Strided, Term
 
 
@@ -33,6 +34,7 @@ class Printer:
     def module(self, module: Module) -> str:
         self._lines = [f"kernel @{module.name}" + " noalias" * module.noalias]
         self._lines.extend(_array(array) for array in module.arrays)
+        self._lines.extend(_sections(module))
         body_start = len(self._lines)
         if module.body is not None:
             self._lines.append("body")
@@ -108,6 +110,17 @@ def _array(array: Array) -> str:
     head = f"array @{array.name}: {array.dtype}, {array.rank}, {space}"
     like = "" if array.like is None else f" like @{array.like[0].name} {array.like[1]}"
     return f"{head}, {array.element_shape} [{companions}]{like}"
+
+
+def _sections(module: Module) -> list[str]:
+    """The lines of the sections that a module accesses; those of a partition share its number."""
+    numbers: dict[Partition | None, int] = {}
+    return [
+        f"section @{array.name}: @{array.whole.name},"
+        f" {numbers.setdefault(array.partition, len(numbers))}"
+        f" [{', '.join(companion.value for companion in array.layouts)}]"
+        for array in sections(module)
+    ]
 
 
 def _record(record: Record, name: str) -> str:

@@ -78,7 +78,7 @@ def _verify_operation(op: Operation, visible: set[Value], arrays: set[Array]) ->
         unknown = next(value for value in operands if value not in visible)
         raise InvalidIR(f"{unknown} is used before it is defined")
     array = getattr(op, "array", None)
-    if array is not None and array not in arrays:
+    if array is not None and array.whole not in arrays:
         raise InvalidIR(f"array {array.name} is not declared")
     for region in op.regions if op.REGIONS else ():
         _verify_terminator(region)  # `op.verify` looks at what it yields

@@ -197,10 +197,10 @@ def written_arrays(
     found: dict[Array, None] = {}
     for op in module.walk():
         if isinstance(op, ops.Write) and op.companion is PRIMAL:
-            found[op.array] = None
+            found[op.array.whole] = None
     return [array for array in found if array.space in spaces]
 
 
 def _accessed_refs(module: Module) -> dict[ArrayRef, None]:
     """The array references that a module reads or writes."""
-    return {op.ref: None for op in module.walk() if isinstance(op, ops.Access)}
+    return {op.ref.whole: None for op in module.walk() if isinstance(op, ops.Access)}

@@ -113,9 +113,9 @@ def _numberings(op: Operation, affine: AffineExpressions) -> list[_Numbering]:
     if not isinstance(op, ops.Access) or op.array.space not in (Space.FIELD, Space.NDARRAY):
         return []
     assert affine.item is not None
-    shape = op.array.fixed_shape
+    array, shape = op.array.whole, op.array.fixed_shape
     return [
-        _Numbering(expression.constant, shape[axis] if shape is not None else (op.array, axis))
+        _Numbering(expression.constant, shape[axis] if shape is not None else (array, axis))
         for axis, expression in enumerate(map(affine.expression, op.indices[: op.array.rank]))
         if expression.terms == {affine.item: 1} and expression.bits == affine.item.type.bits
     ]

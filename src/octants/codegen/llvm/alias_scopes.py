@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.ir.array_aliasing import may_alias
-from octants.ir.core import Array, ArrayRef
+from octants.ir.array_aliasing import may_alias, sections
+from octants.ir.core import ArrayRef, Module
 
 _MAXIMUM = 64  # arrays; the lists grow with the square
 
@@ -16,13 +16,13 @@ _MAXIMUM = 64  # arrays; the lists grow with the square
 class AliasScopes:
     """The alias metadata for loads and stores of each array, and of the record buffer."""
 
-    def __init__(
-        self, metadata: Callable[[str], str], arrays: list[Array], noalias: bool = False
-    ) -> None:
+    def __init__(self, metadata: Callable[[str], str], module: Module) -> None:
         self._metadata = metadata
-        self._noalias = noalias
-        self._refs: list[ArrayRef] = [
-            ArrayRef(array, companion) for array in arrays for companion in array.layouts
+        self._noalias = module.noalias
+        self._refs = [
+            ArrayRef(array, companion)
+            for array in (*module.arrays, *sections(module))
+            for companion in array.layouts
         ]
         self._suffixes: dict[ArrayRef | None, str] = {}
         self._scopes: dict[ArrayRef | None, str] = {}

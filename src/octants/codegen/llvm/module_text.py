@@ -96,7 +96,7 @@ class KernelText(KernelContext):
         self.costs = Costs(module)
         self.choices: list[LaneChoice] = []  # of each task: how its work items run
         self.sums: list[PrivatisedSums] = []  # of each task: the sums to which workers add plainly
-        self.scopes = AliasScopes(text.metadata, module.arrays, module.noalias)
+        self.scopes = AliasScopes(text.metadata, module)
 
     @property
     def size(self) -> int:
