@@ -288,6 +288,33 @@ def test_a_gradient_of_ones_own_has_no_second_derivative() -> None:
         product_of(X, direction={"x": X})
 
 
+@qd.kernel
+def both(x: qd.types.ndarray(ndim=1), factor: qd.f64, y: qd.types.ndarray(ndim=1)) -> qd.f64:
+    total = 0.0
+    for i in x:
+        y[i] = factor * x[i] ** 2
+        total += x[i]
+    return total
+
+
+def test_adjoints_by_the_names_of_the_results() -> None:
+    backward = qd.ad.vjp(both, out={"y": "x"}, by="x")
+    for adjoints, expected in (
+        ({"y": X, "return": 3.0}, 4.0 * X * X + 3.0),
+        ({"return": 3.0}, np.full(3, 3.0)),
+        ({"y": X}, 4.0 * X * X),
+        ({}, np.zeros(3)),
+    ):
+        _, found = backward(X, 2.0, adjoints=adjoints)
+        np.testing.assert_allclose(found["x"], expected)
+    _, rows = backward(X, 2.0, adjoints={"y": np.eye(3), "return": np.ones(3)})
+    np.testing.assert_allclose(rows["x"], np.diag(4.0 * X) + 1.0)
+    (y, _), found = backward(X, 2.0, adjoints=[X, None])
+    np.testing.assert_allclose(found["x"], 4.0 * X * X)
+    _, alone = qd.ad.vjp(scaled, out={"y": "x"}, by="x")(X, 2.0, adjoints={"y": X})
+    assert alone["x"].shape == y.shape
+
+
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
@@ -305,6 +332,26 @@ def test_a_gradient_of_ones_own_has_no_second_derivative() -> None:
             lambda: qd.ad.jvp(scaled, out={"y": "x"})(X, 1.0, tangents={"z": 1.0}),
             qd.OctantsTypeError,
             "OCT353",
+        ),
+        (
+            lambda: qd.ad.jvp(scaled, out={"y": "x"})(X, 1.0, tangents={"x": [1.0, [2.0]]}),
+            qd.OctantsCallError,
+            "OCT352: .*direction of `x` is of type list, and no numbers",
+        ),
+        (
+            lambda: qd.ad.vjp(scaled, out={"y": "x"})(X, 1.0, adjoints={"x": X}),
+            qd.OctantsCallError,
+            "OCT352: .*`adjoints` names `x`, and the results are y",
+        ),
+        (
+            lambda: qd.ad.vjp(both, out={"y": "x"})(X, 1.0, adjoints=1.0),
+            qd.OctantsCallError,
+            "OCT352: .*one for each result: y, return",
+        ),
+        (
+            lambda: qd.ad.vjp(both, out={"y": "x"})(X, 1.0, adjoints=[X, 1.0, None]),
+            qd.OctantsValueError,
+            "OCT355",
         ),
         (
             lambda: qd.ad.hvp(scaled, out={"y": "x"})(X, 1.0, direction={"x": X}),

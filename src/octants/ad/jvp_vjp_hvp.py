@@ -61,7 +61,7 @@ def jvp(
 
     def forward(*arguments: Any, tangents: Mapping[str, Any], **named: Any) -> tuple[Any, Any]:
         bound = bind_arrays(made, arguments, named)
-        _check_mapping(made, "tangents", tangents)
+        tangents = _by_argument(made, "tangents", tangents)
         batch = _batch((given, _rank(bound, name)) for name, given in tangents.items())
         directions = directions_of(made, bound, tangents, batch)
         if not batch:
@@ -95,11 +95,12 @@ def vjp(
         inout: parameters that the function updates in place; the call passes it copies.
 
     Returns:
-        A function of the other parameters, and of ``adjoints``: that of the only result, or a
-        sequence with one for each result; None stands for zeros. With a first axis more, the same
-        for all of them, there are several adjoints of each result: a launch propagates up to 8 of
-        them. It returns the results - several are a tuple - and the gradients, with that axis
-        first, a dictionary by the names of the arguments.
+        A function of the other parameters, and of ``adjoints``: that of the only result, a sequence
+        with one for each result, or a dictionary by the names of the results (`"return"` is the
+        number that a kernel returns). None, or a name that is left out, stands for zeros. With a
+        first axis more, the same for all of them, there are several adjoints of each result: a
+        launch propagates up to 8 of them. It returns the results - several are a tuple - and the
+        gradients, with that axis first, a dictionary by the names of the arguments.
 
     Raises:
         OctantsTypeError: `out`, `by` or `inout` names an unknown parameter.
@@ -129,7 +130,7 @@ class HessianProduct(LossFunction):
     ) -> tuple[float, dict[str, Any], dict[str, Any]]:
         """The loss, its gradients, and the products of the Hessian with the direction."""
         bound = self._bind(arguments, named)
-        _check_mapping(self._function, "direction", direction)
+        direction = _by_argument(self._function, "direction", direction)
         batch = _batch((given, _rank(bound, name)) for name, given in direction.items())
         given = directions_of(self._function, bound, direction, batch)
         if not batch:
@@ -254,15 +255,19 @@ def _adjoints(
 ) -> tuple[list[Any], tuple[int, ...]]:
     """The adjoints of the results, in their shapes and dtypes, and the batch."""
     names, shapes = function.results, function.output_shapes(bound)
-    several = [given] if len(shapes) == 1 else list(given)
-    if len(several) != len(shapes):
+    given = _by_result(function, given)
+    if len(given) != len(shapes):
         shape = (len(shapes),)
-        raise WrongDirection(function.name, "adjoints", shape, (len(several),)).at()
+        raise WrongDirection(function.name, "adjoints", shape, (len(given),)).at()
+    several = [
+        None if each is None else _numbers(function, name, each)
+        for name, each in zip(names, given, strict=True)
+    ]
     ranks = (len(what.shape) for what in shapes)
     batch = _batch(pair for pair in zip(several, ranks, strict=True) if pair[0] is not None)
     found: list[Any] = []
     for name, what, adjoint in zip(names, shapes, several, strict=True):
-        numbers = None if adjoint is None else np.asarray(adjoint, what.dtype)
+        numbers = None if adjoint is None else adjoint.astype(what.dtype, copy=False)
         expected = (*batch, *what.shape)
         if numbers is not None and numbers.shape != expected:
             raise WrongDirection(function.name, name, expected, numbers.shape).at()
@@ -270,8 +275,30 @@ def _adjoints(
     return found, batch
 
 
-def _check_mapping(function: ArrayFunction, what: str, given: Any) -> None:
-    """Raise an error unless directions are given by the names of arguments.
+def _by_result(function: ArrayFunction, given: Any) -> list[Any]:
+    """The adjoints in the order of the results; None for those that a dictionary leaves out.
+
+    Raises:
+        OctantsCallError: a dictionary names something else, or there are several results, and
+            neither a dictionary nor a sequence is given.
+    """
+    names = function.results
+    if isinstance(given, Mapping):
+        unknown = next((name for name in given if name not in names), None)
+        if unknown is None:
+            return [given.get(name) for name in names]
+        problem = f"`adjoints` names `{unknown}`, and the results are {', '.join(names)}"
+    elif len(names) == 1:
+        return [given]
+    elif np.iterable(given):
+        return list(given)
+    else:
+        problem = f"`adjoints` has one for each result: {', '.join(names)}"
+    raise WrongArrayCall(function.name, problem, ", ".join(function.inputs)).at()
+
+
+def _by_argument(function: ArrayFunction, what: str, given: Any) -> dict[str, Array]:
+    """Directions by the names of arguments, as arrays.
 
     Raises:
         OctantsCallError: they are an array or a sequence.
@@ -280,6 +307,23 @@ def _check_mapping(function: ArrayFunction, what: str, given: Any) -> None:
         name = next(iter(function.inputs), "x")
         problem = f"`{what}` is no dictionary: write `{what}={{{name!r}: ...}}`"
         raise WrongArrayCall(function.name, problem, ", ".join(function.inputs)).at()
+    return {name: _numbers(function, name, each) for name, each in given.items()}
+
+
+def _numbers(function: ArrayFunction, name: str, given: Any) -> Array:
+    """A direction as an array of numbers.
+
+    Raises:
+        OctantsCallError: it is none.
+    """
+    try:
+        found = np.asarray(given)
+    except (TypeError, ValueError):  # such as lists of different lengths
+        found = np.asarray(None)
+    if found.dtype.kind not in "biuf":
+        problem = f"the direction of `{name}` is of type {type(given).__name__}, and no numbers"
+        raise WrongArrayCall(function.name, problem, ", ".join(function.inputs)).at()
+    return found
 
 
 def _rank(bound: Mapping[str, Any], name: str) -> int:
