@@ -263,10 +263,17 @@ def _nowhere(_: Any) -> None:
     """The device of an array while none is in use."""
 
 
+class ThreadDraws(threading.local):
+    """How many launches of a thread have drawn random numbers."""
+
+    launches = 0
+
+
 class State:
     """The state that all launches share; `driver.state` is the only one.
 
-    `device` is the one of `init`, among the `devices` in use.
+    `device` is the one of `init`, among the `devices` in use. `draws` counts the launches that draw
+    random numbers.
     """
 
     def __init__(self) -> None:
@@ -278,6 +285,7 @@ class State:
         self.snapshot_budget = 0  # until it is known
         self.numbers = self.first_numbers = launch_numbers(1)
         self.specialisations: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.draws = ThreadDraws()
 
     @property
     def device(self) -> Device | None:

@@ -20,7 +20,7 @@ from octants.ad.array_function import ArrayFunction
 from octants.ad.array_library_protocol import Shaped
 from octants.ad.batched_steps import BatchedStep
 from octants.ad.device_array_library import DeviceArray, DeviceArrays
-from octants.ad.higher_derivatives import Derivative, Role, Step, value_step
+from octants.ad.higher_derivatives import Derivative, Step, value_step
 from octants.ad.numpy_array_library import NumpyArrays
 from octants.ad.tape_losses import OuterLoss
 from octants.data import current_runtime
@@ -31,6 +31,7 @@ from octants.runtime.interop import xla_calls
 from octants.runtime.interop.dlpack import GPU
 from octants.runtime.memory.host import describe
 from octants.types.layouts import row_major
+from octants.types.parameter_annotations import NdarrayAnnotation
 
 if TYPE_CHECKING:
     import jax
@@ -94,7 +95,7 @@ def function(
     made = ArrayFunction(kernel, out, inout, NumpyArrays())
 
     def call(*arguments: Any, **named: Any) -> Any:
-        bound = made.bind(arguments, named)
+        bound = {n: _as_traced(made, n, v) for n, v in made.bind(arguments, named).items()}
         traced = {n: v for n, v in bound.items() if isinstance(v, (jax.Array, np.ndarray))}
         results = _bind(value_step(made, bound, list(traced)), traced.values())
         return results[0] if len(results) == 1 else tuple(results)
@@ -140,6 +141,12 @@ def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
     return _Loss(function, arrays)
 
 
+def _as_traced(function: ArrayFunction, name: str, value: Any) -> Any:
+    """An argument; a number of Python as an array, where the kernel takes an array."""
+    takes_array = isinstance(function.annotation(name), NdarrayAnnotation)
+    return jax.numpy.asarray(value) if takes_array and isinstance(value, (int, float)) else value
+
+
 _TARGET = "octants_step"
 _FIRST_FOR_CALLS = (0, 10)
 """The first version of JAX that calls steps by pointers; before, what executables keep differs."""
@@ -158,24 +165,8 @@ def _bind(step: Step, arrays: Iterable[Any]) -> list[Any]:
 
 def _kinds(step: Step | BatchedStep, arrays: Sequence[Any]) -> list[Any]:
     """The shapes and dtypes of what a step gives, in the dtypes that JAX has."""
-    if isinstance(step, BatchedStep):
-        single = [
-            Shaped(tuple(each.shape[is_batched:]), np.dtype(each.dtype))
-            for each, is_batched in zip(arrays, step.is_batched, strict=True)
-        ]
-        kinds = _kinds(step.step, single)
-        struct: Any = jax.ShapeDtypeStruct
-        return [struct((step.count, *kind.shape), kind.dtype) for kind in kinds]
-    known = {
-        role: Shaped(tuple(each.shape), np.dtype(each.dtype))
-        for role, each in zip(step.inputs, arrays, strict=True)
-    }
-    bound = dict(step.constants) | {n: each for (kind, n), each in known.items() if kind == "x"}
-    results = step.function.output_shapes(bound)
-    return [
-        _abstract(known[Role("x", name)] if isinstance(name, str) else results[name], kind)
-        for kind, name in step.outputs
-    ]
+    found = step.output_shapes([Shaped(tuple(each.shape), np.dtype(each.dtype)) for each in arrays])
+    return [_abstract(each, kind) for each, (kind, _) in zip(found, step.outputs, strict=True)]
 
 
 def _abstract(what: Shaped, kind: str) -> Any:

@@ -37,7 +37,7 @@ class _TorchArrays(ArrayLibrary):
         return isinstance(value, torch.Tensor)
 
     def shaped(self, array: Any) -> Shaped:
-        return Shaped(tuple(array.shape), _numpy_dtype(array.dtype))
+        return _shaped(array)
 
     def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
         made = array.detach().clone(memory_format=torch.contiguous_format)
@@ -95,16 +95,24 @@ class _TorchArrays(ArrayLibrary):
 class _Node(torch.autograd.Function):  # type: ignore[misc]
     """Runs a step with tensors that no transformation of torch has wrapped.
 
-    Under ``torch.vmap``, steps that only differ in directions run together, others one by one.
+    A value that has drawn random numbers has one more output, the number of its first launch, by
+    which its derivatives draw the same. Under ``torch.vmap``, steps that only differ in directions
+    run together, others one by one.
     """
 
     @staticmethod
     def forward(step: Step, *tensors: Any) -> Any:
-        return tuple(step.call(tensors))
+        found, number = step.call_with_number(tensors)
+        is_new = number is not None and step.kind == "value"
+        return (*found, torch.tensor(number)) if is_new else tuple(found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.step, *tensors = inputs
+        ctx.has_number = len(output) > len(ctx.step.outputs)
+        if ctx.has_number:
+            ctx.step = ctx.step.with_number()
+            tensors.append(output[-1])
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
@@ -116,15 +124,18 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         needed = ctx.needs_input_grad[1:]
         if all(each is None for each in adjoints):
             return (None,) * (1 + len(needed))
-        derivative = ctx.step.pullback(needed, [each is not None for each in adjoints])
+        number = (False,) * ctx.has_number
+        adjoints = adjoints[: len(ctx.step.outputs)]
+        derivative = ctx.step.pullback((*needed, *number), [each is not None for each in adjoints])
         found = iter(_apply(derivative, adjoints, ctx.saved_tensors))
         return (None, *(next(found) if is_needed else None for is_needed in needed))
 
     @staticmethod
     def jvp(ctx: Any, *given: Any) -> Any:
-        tangents = given[1:]  # the first is that of the step
+        number = (None,) * ctx.has_number
+        tangents = (*given[1:], *number)  # the first is that of the step
         derivative = ctx.step.pushforward([each is not None for each in tangents])
-        return _apply(derivative, tangents, ctx.saved_tensors)
+        return (*_apply(derivative, tangents, ctx.saved_tensors), *number)
 
     @classmethod
     def vmap(cls, info: Any, axes: Any, step: Step, *tensors: Any) -> Any:
@@ -135,7 +146,10 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         ]
         is_batched = [axis is not None for axis in axes[1:]]
         batched = BatchedStep(step, info.batch_size, is_batched)
-        if batched.is_possible:
+        if not info.batch_size:
+            shapes = batched.output_shapes(list(map(_shaped, given)))
+            found = tuple(step.function.library.zeros(each, given) for each in shapes)
+        elif batched.is_possible:
             found = _BatchedNode.apply(batched, *given)
         else:
             elements = (batched.element(given, k) for k in range(info.batch_size))
@@ -145,6 +159,10 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
 
 class _BatchedNode(_Node):
     """Runs a step for several directions at once; its derivatives are those of each."""
+
+    @staticmethod
+    def forward(step: Any, *tensors: Any) -> Any:
+        return tuple(step.call(tensors))
 
     @staticmethod
     def backward(ctx: Any, *adjoints: Any) -> Any:
@@ -246,7 +264,8 @@ def function(
     def call(*arguments: Any, **named: Any) -> Any:
         bound = made.bind(arguments, named)
         tensors = {name: each for name, each in bound.items() if isinstance(each, torch.Tensor)}
-        results = _Node.apply(value_step(made, bound, list(tensors)), *tensors.values())
+        step = value_step(made, bound, list(tensors))
+        results = _Node.apply(step, *tensors.values())[: len(step.outputs)]
         return results[0] if len(results) == 1 else results
 
     call.__name__ = made.name
@@ -271,7 +290,7 @@ class Module(torch.nn.Module):  # type: ignore[misc]
         out: the outputs, as for `function`.
         inout: the parameters of the kernel that it updates in place.
         parameters: by the name of each parameter of the kernel that torch trains: its first value,
-            a tensor or a float.
+            a tensor or a number.
 
     Raises:
         OctantsTypeError: a name is no parameter of the kernel.
@@ -290,7 +309,8 @@ class Module(torch.nn.Module):  # type: ignore[misc]
         self._make_call()
         for name, start in parameters.items():
             is_made = isinstance(start, torch.nn.Parameter)
-            given = start if is_made else torch.nn.Parameter(torch.as_tensor(start))
+            numbers = float(start) if isinstance(start, int) else start
+            given = start if is_made else torch.nn.Parameter(torch.as_tensor(numbers))
             self.register_parameter(name, given)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -349,6 +369,10 @@ def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
         OctantsRuntimeError: an argument is no field or ndarray, or has no gradient.
     """
     return _Loss(function, arrays)
+
+
+def _shaped(tensor: Any) -> Shaped:
+    return Shaped(tuple(tensor.shape), _numpy_dtype(tensor.dtype))
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:

@@ -402,3 +402,49 @@ def test_a_result_that_the_reverse_reads() -> None:
     function = qd.jax.function(exponential, out={"y": "x", "z": "x"})
     gradient = jax.jit(jax.grad(lambda x: function(x)[1].sum()))
     np.testing.assert_allclose(gradient(X), 2 * np.exp(2 * X), rtol=1e-5)
+
+
+def test_derivatives_of_kernels_that_draw_random_numbers_are_errors() -> None:
+    """A program of JAX may run a value and its derivative apart, or run a value twice."""
+
+    @qd.kernel
+    def noisy(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] += qd.random() * x[i]
+
+    def noisy_twice(x: Any, y: Any) -> None:
+        noisy(x, y)
+        noisy(x, y)
+
+    for launches in (noisy, noisy_twice):
+        function = qd.jax.function(launches, out={"y": "x"})
+        assert ((function(jnp.ones(3)) > 0) & (function(jnp.ones(3)) < 2)).all()
+        for derive in (
+            jax.grad(lambda x: function(x).sum()),  # noqa: B023
+            lambda x: jax.jvp(function, (x,), (x,)),  # noqa: B023
+            jax.jacrev(function),
+        ):
+            with pytest.raises(qd.OctantsRuntimeError, match="OCT369.*`noisy"):
+                derive(X)
+            with pytest.raises(Exception, match="OCT369.*`noisy"):
+                jax.block_until_ready(jax.jit(derive)(X))
+    assert squares(X).tolist() == (2 * X**2).tolist()
+
+
+def test_numbers_of_python_for_arrays_without_axes() -> None:
+    @qd.kernel
+    def product(
+        a: qd.types.ndarray(qd.f32, 0), b: qd.types.ndarray(qd.f32, 0), y: qd.types.ndarray()
+    ):
+        y[None] = a[None] * b[None]
+
+    function = qd.jax.function(product, out={"y": ((), qd.f32)})
+    assert function(2.0, 3.0) == 6.0
+    assert jax.grad(function)(2.0, 3.0) == 3.0
+
+
+def test_calls_that_are_errors() -> None:
+    with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` is no array, but of type dict"):
+        qd.jax.function(scaled_squares, out={"y": "x"})({"a": X}, 2.0, 3)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT363.*not known to be linear"):
+        jax.linear_transpose(squares, X)(X)

@@ -201,3 +201,63 @@ def test_numbers_that_python_takes_out_of_a_tensor_have_no_gradient_as_in_torch(
     function(x, factor).sum().backward()
     assert x.grad.tolist() == (4 * X).tolist()
     assert factor.grad.item() == 0.0
+
+
+@qd.kernel
+def noisy_squares(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+    for i in x:
+        y[i] += qd.random() * x[i] ** 2
+
+
+def noisy_twice(x: Any, y: Any) -> None:
+    noisy_squares(x, y)
+    noisy_squares(x, y)
+
+
+@pytest.mark.parametrize("launches", [noisy_squares, noisy_twice])
+def test_derivatives_draw_the_random_numbers_of_the_value(launches: Any) -> None:
+    """The function is ``n * x ** 2`` with noise n: its derivatives follow from its value."""
+    noisy = qd.torch.function(launches, out={"y": "x"})
+    x = torch.ones(3, requires_grad=True)
+    first, y = noisy(x), noisy(x)
+    assert first.tolist() != y.tolist()
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert gradient.tolist() == (2 * y).tolist()
+    (second,) = torch.autograd.grad(gradient.sum(), x)
+    assert second.tolist() == (2 * y).tolist()
+    assert torch.autograd.grad(first.sum(), x)[0].tolist() == (2 * first).tolist()
+    values, tangents = torch.func.jvp(noisy, (torch.ones(3),), (torch.ones(3),))
+    assert tangents.tolist() == (2 * values).tolist()
+
+    def with_value(x: Any) -> Any:
+        y = noisy(x)
+        return y, y
+
+    rows, values = torch.func.jacrev(with_value, has_aux=True)(torch.ones(20))  # in three launches
+    assert rows.diagonal().tolist() == (2 * values).tolist()
+
+    def summed(x: Any) -> Any:
+        y = noisy(x)
+        return y.sum(), y
+
+    each, values = torch.vmap(torch.func.grad(summed, has_aux=True))(torch.ones(2, 3))
+    assert each.tolist() == (2 * values).tolist()
+    assert values[0].tolist() != values[1].tolist()
+
+
+def test_a_batch_without_elements() -> None:
+    none = torch.zeros(0, 3, dtype=f64)
+    assert torch.vmap(squares)(none).shape == (0, 3)
+    assert torch.vmap(torch.func.grad(lambda x: squares(x).sum()))(none).shape == (0, 3)
+    assert torch.func.vjp(squares, tensor(X))[0].shape == (3,)
+
+
+def test_arguments_that_are_no_tensors() -> None:
+    with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` is no array, but of type list"):
+        qd.torch.function(scaled_squares, out={"y": "x"})([1.0, 2.0], 2.0, 2)
+
+
+def test_a_module_begins_with_an_integer() -> None:
+    layer = qd.torch.Module(scaled_squares, out={"y": "x"}, factor=3)
+    layer(tensor(X), count=len(X)).sum().backward()
+    assert layer.factor.grad.item() == pytest.approx((X**2).sum())

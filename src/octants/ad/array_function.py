@@ -34,7 +34,7 @@ from octants.launch.kernel_device import device_of_array
 from octants.launch.taped_memory import TapedMemory, memory_of
 from octants.locks_at_fork import released_in_children
 
-_ONE_AT_A_TIME = released_in_children(threading.RLock())
+ONE_AT_A_TIME = released_in_children(threading.RLock())
 """Held during an evaluation: a process records one tape at a time, and JAX and PyTorch evaluate the
 functions of several devices in several threads."""
 
@@ -157,7 +157,7 @@ class ArrayFunction(ArraySignature):
             OctantsRuntimeError: for gradients of tangents, if the function calls one with a
                 gradient of its own.
         """
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             active = (*wanted, *(tangents or ()))
             for name in active:
                 if not self.is_array(name, bound[name]):

@@ -159,6 +159,10 @@ class ArraySignature:
     ) -> Shaped:
         if isinstance(given, str):
             if given not in known:
+                if given in seen:
+                    kind = type(seen[given]).__name__
+                    problem = f"`{given}` is no array, but of type {kind}: `{name}` has its shape"
+                    raise self._wrong(problem)
                 raise self._bad(name, f"has the shape of `{given}`, which is no array argument")
             return known[given]
         if callable(given) and not hasattr(given, "shape"):

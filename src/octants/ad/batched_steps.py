@@ -12,7 +12,7 @@ import numpy as np
 
 from octants.ad.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.batched_directions import pull_back, push_forward
-from octants.ad.higher_derivatives import Role, Step
+from octants.ad.higher_derivatives import NUMBER, Role, Step
 from octants.lazy_dataclass import dataclass
 
 _DIRECTIONS = {"pullback": "a", "pushforward": "t"}
@@ -39,6 +39,21 @@ class BatchedStep:
         batched = {role.kind for role, is_batched in pairs if is_batched}
         return batched == {_DIRECTIONS[self.step.kind]}
 
+    @property
+    def outputs(self) -> tuple[Role, ...]:
+        """The outputs of the step."""
+        found: tuple[Role, ...] = self.step.outputs
+        return found
+
+    def output_shapes(self, inputs: Sequence[Shaped]) -> list[Shaped]:
+        """The shapes and dtypes of the outputs; see `Step.output_shapes`."""
+        single = [
+            Shaped(each.shape[is_batched:], each.dtype)
+            for each, is_batched in zip(inputs, self.is_batched, strict=True)
+        ]
+        shapes = self.step.output_shapes(single)
+        return [Shaped((self.count, *each.shape), each.dtype) for each in shapes]
+
     def with_library(self, library: ArrayLibrary) -> BatchedStep:
         """The same step for the arrays of another library."""
         return BatchedStep(self.step.with_library(library), self.count, self.is_batched)
@@ -59,24 +74,29 @@ class BatchedStep:
 
         See `Step.call`; no output is in `memory`.
         """
-        step, function = self.step, self.step.function
+        step = self.step
         given = dict(zip(step.inputs, values, strict=True))
+        with step.drawing_as(given.pop(NUMBER, None)):
+            by_name = self._evaluate(given)
+        return [self._as_array(role, by_name[role.name], given) for role in step.outputs]
+
+    def _evaluate(self, given: Mapping[Role, Any]) -> Any:
+        """The outputs for inputs by their roles, by name or position."""
+        step, function = self.step, self.step.function
         bound = {role.name: each for role, each in given.items() if role.kind == "x"}
         bound = {name: function.as_number(name, each) for name, each in bound.items()}
         bound = {name: bound.get(name, step.constants.get(name)) for name in function.inputs}
         directions = {
             role.name: self._directions(role, each, is_batched)
-            for (role, each), is_batched in zip(given.items(), self.is_batched, strict=True)
+            for (role, each), is_batched in zip(given.items(), self.is_batched, strict=False)
             if role.kind != "x"
         }
         if step.kind == "pushforward":
             _, found = push_forward(function, bound, directions, self.count)
-            by_name: Any = dict(enumerate(found))
-        else:
-            adjoints = [directions.get(k) for k in range(len(function.results))]
-            wanted = [role.name for role in step.outputs]
-            _, by_name = pull_back(function, bound, adjoints, wanted, self.count)
-        return [self._as_array(role, by_name[role.name], given) for role in step.outputs]
+            return dict(enumerate(found))
+        adjoints = [directions.get(k) for k in range(len(function.results))]
+        wanted = [role.name for role in step.outputs]
+        return pull_back(function, bound, adjoints, wanted, self.count)[1]
 
     def _directions(self, role: Role, value: Any, is_batched: bool) -> Any:
         """The directions of an input or an output; those of a number are an array of numpy."""

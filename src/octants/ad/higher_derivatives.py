@@ -16,16 +16,22 @@ second     x, t, a, b      jt, gx, gt            none
 Here x are arguments, f results, J the Jacobian, t tangents of x, a adjoints of f, b adjoints of
 ``J t``. In a second step gx are the derivatives of ``a f + b J t`` by x, and ``gt = b J`` those by
 t. So the gradient of a pullback along u, which is ``a J u``, is the step with t = u and b = a.
+
+If a value has drawn random numbers, its derivatives take the number of its first launch, too, of
+the kind n, and draw the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from octants.ad.array_function import ArrayFunction
+from octants import driver
+from octants.ad.array_function import ONE_AT_A_TIME, ArrayFunction
 from octants.ad.array_library_protocol import ArrayLibrary, Shaped
-from octants.diagnostics.kernel_as_function_errors import NoThirdDerivative
+from octants.ad.repeated_runs import next_number, numbered_from
+from octants.diagnostics.kernel_as_function_errors import NewDraws, NoThirdDerivative
 from octants.lazy_dataclass import dataclass
 
 
@@ -70,12 +76,18 @@ _MISSING = {
         "third derivatives",
         "the difference of two second derivatives gives the change along a direction",
     ),
+    "value": (
+        "transposes of what is not known to be linear",
+        "take the `vjp`, or the transpose of the linear function that `linearize` returns",
+    ),
     "pushforward": (
         "tangents of tangents",
         "compose forward mode with reverse mode, such as `jacfwd` of `grad` or `jacrev`",
     ),
 }
 _KINDS = {"": "value", "a": "pullback", "t": "pushforward"}
+NUMBER = Role("n", None)
+"""The number of the first launch, an integer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +118,7 @@ class Step:
     @property
     def kind(self) -> str:
         """The row of the table above."""
-        kinds = "".join(sorted({role.kind for role in self.inputs} - {"x"}))
+        kinds = "".join(sorted({role.kind for role in self.inputs} - {"x", "n"}))
         return _KINDS.get(kinds, "second")
 
     def with_library(self, library: ArrayLibrary) -> Step:
@@ -115,6 +127,13 @@ class Step:
         return Step(function, self.constants, self.inputs, self.outputs)
 
     # -- derivatives ----------------------------------------------------------------------------
+
+    def with_number(self) -> Step:
+        """The same step with one more input, the number of its first launch.
+
+        Its derivatives have that, too.
+        """
+        return Step(self.function, self.constants, (*self.inputs, NUMBER), self.outputs)
 
     def pullback(self, needed: Sequence[bool], present: Sequence[bool]) -> Derivative:
         """The gradients by the inputs that are `needed`, for adjoints of the `present` outputs.
@@ -159,12 +178,23 @@ class Step:
             if counts:
                 found.append((Role(rules.directions[role.kind], role.name), (True, position)))
         for position, role in enumerate(self.inputs):
-            if role.kind in rules.inputs:
-                found.append((Role(rules.inputs[role.kind], role.name), (False, position)))
+            kind = role.kind if role == NUMBER else rules.inputs.get(role.kind)
+            if kind is not None:
+                found.append((Role(kind, role.name), (False, position)))
         gives = tuple(Role(rules.outputs[role.kind], role.name) for role in outputs)
         inputs = tuple(role for role, _ in found)
         step = Step(self.function, self.constants, inputs, gives)
         return Derivative(step, tuple(source for _, source in found))
+
+    def output_shapes(self, inputs: Sequence[Shaped]) -> list[Shaped]:
+        """The shapes and dtypes of the outputs, for those of the inputs."""
+        known = dict(zip(self.inputs, inputs, strict=True))
+        bound = dict(self.constants) | {n: each for (kind, n), each in known.items() if kind == "x"}
+        results = self.function.output_shapes(bound)
+        return [
+            known[Role("x", name)] if isinstance(name, str) else results[name]
+            for _, name in self.outputs
+        ]
 
     # -- evaluation -----------------------------------------------------------------------------
 
@@ -175,12 +205,52 @@ class Step:
             values: the inputs.
             memory: an array of the library for each output, which shares memory with no input. An
                 output may be in it instead of in a new array, if it is of the same dtype.
+
+        Raises:
+            OctantsRuntimeError: the step is a derivative, and draws other random numbers than the
+                value.
         """
+        return self.call_with_number(values, memory)[0]
+
+    def call_with_number(
+        self, values: Sequence[Any], memory: Sequence[Any] = ()
+    ) -> tuple[list[Any], int | None]:
+        """The same, and the number of the first launch if one has drawn random numbers."""
+        given = dict(zip(self.inputs, values, strict=True))
+        with self.drawing_as(given.pop(NUMBER, None)) as first_number:
+            found = self._evaluate(given, memory)
+        return found, first_number()
+
+    @contextlib.contextmanager
+    def drawing_as(self, number: Any) -> Iterator[Callable[[], int | None]]:
+        """A context whose launches are numbered from one on, so that they draw what those drew.
+
+        Args:
+            number: that of the first launch; None: they get new numbers.
+
+        Yields:
+            A function that returns the number of the first launch if any has drawn random numbers.
+
+        Raises:
+            OctantsRuntimeError: a derivative has drawn other random numbers than the value.
+        """
+        first, draws = None if number is None else int(number), driver.state.draws
+        with ONE_AT_A_TIME, numbered_from(first):
+            begin, before = next_number(), draws.launches
+
+            def first_number() -> int | None:
+                return begin if draws.launches != before else None
+
+            yield first_number
+            if number is None and self.kind != "value" and first_number() is not None:
+                raise NewDraws(self.function.name).at()
+
+    def _evaluate(self, given: Mapping[Role, Any], memory: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs by their roles."""
         function = self.function
         bound: dict[str, Any] = {}
         tangents: dict[str, Any] = {}
         ends: dict[str, list[Any]] = {kind: [None] * len(function.results) for kind in "ab"}
-        given = dict(zip(self.inputs, values, strict=True))
         for role, value in given.items():
             if role.kind in "ab":
                 ends[role.kind][role.name] = value

@@ -73,6 +73,16 @@ class NoThirdDerivative(UserError):
     remedy = "{way_out}"
 
 
+class NewDraws(UserError):
+    """A derivative that would draw other random numbers than the value."""
+
+    function: str
+    code = "OCT369"
+    exception = OctantsRuntimeError
+    title = "`{function}` draws random numbers, so its derivative would not be that of its value"
+    remedy = "draw them outside, such as by `jax.random`, and pass them as an argument"
+
+
 class CompiledForAnotherDevice(UserError):
     """A compiled program of JAX that calls kernels of a GPU, after an `init` with another arch."""
 

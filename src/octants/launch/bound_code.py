@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,11 +32,12 @@ from octants.types.specialisation_signature import ArraySource, TemporarySource
 
 if TYPE_CHECKING:
     from octants import pipeline
-    from octants.ir import ops
+    from octants.ir import ops, random_draws
     from octants.launch import profiled_launch
 else:
     profiled_launch = Deferred("octants.launch.profiled_launch")
     pipeline, ops = Deferred("octants.pipeline"), Deferred("octants.ir.ops")
+    random_draws = Deferred("octants.ir.random_draws")
 
 PRIMAL = Companion.PRIMAL
 IndexedRef = tuple[int, Companion]
@@ -163,7 +165,14 @@ class BoundKernelCode:
             run = self.code.run
             name = artifact.name if artifact is not None else self.the_module.name
             run = profiled_launch.profiled(run, name, self.device)
-            return make_launch(binding, run, self.device, kernel, owner)
+            launch = make_launch(binding, run, self.device, kernel, owner)
+            return _counted(launch) if self._draws else launch
+
+    @property
+    def _draws(self) -> bool:
+        """Whether it draws random numbers."""
+        artifact = self.compiled.artifact
+        return random_draws.has_draws(self.the_module) if artifact is None else artifact.draws
 
     @cached_property
     def _layout(self) -> ParameterLayout:
@@ -188,6 +197,17 @@ def bind(owner: Owner, compiled: Compiled) -> BoundKernelCode:
     assert compiled.artifact is not None
     program.code = driver.load(compiled.artifact, owner.options)
     return program
+
+
+def _counted(launch: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """A launch function that counts its launches among those that draw random numbers."""
+
+    @functools.wraps(launch)
+    def counted(*given: Any) -> tuple[Any, ...]:
+        driver.state.draws.launches += 1
+        return launch(*given)
+
+    return counted
 
 
 def written_arrays(
