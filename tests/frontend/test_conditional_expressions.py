@@ -114,3 +114,44 @@ def test_recursion_over_constants_ends() -> None:
         out[1] = fibonacci(9)
 
     assert results(store, 2) == [120.0, 34.0]
+
+
+_DECIDED_EARLY = """
+def kernel(a: qd.u32) -> qd.f64:
+    x = {early}
+    return x
+
+def function() -> qd.f64:
+    a = qd.u32(5)
+    x = {early}
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        "(a and 3) * 65536 * 65536",
+        "(a or 3) * 65536 * 65536",
+        "(a - 5 and 3) * 65536 * 65536",
+        "(a - 5 or 3) * 65536 * 65536",
+        "(a and 2 and 3) * 65536 * 65536",
+        "(a - 5 or a and 3) * 65536 * 65536",
+        "(a and 2.5) + (a - 5 and 0.5)",
+        "(a - 5 and 1.5) / 2 + 0.25",
+        "(a == 5 < 6) * 65536 * 65536",
+        "(a == 4 < 6) * 65536 * 65536",
+        "(a == 5 and True) * 65536 * 65536",
+        "(a == 5 or 2.5) / 2",
+        "(a - 5 or qd.Vector([1, 2]))[1] * 65536 * 65536",
+        "(a and qd.Vector([1, 2]))[1] * 65536 * 65536",
+    ],
+)
+def test_operands_that_decide_early_have_the_types_that_they_have_at_run_time(
+    early: str, tmp_path: Any
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(_DECIDED_EARLY.format(early=early))
+    names: dict[str, Any] = {"qd": qd}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    assert qd.kernel(names["function"])() == qd.kernel(names["kernel"])(5)

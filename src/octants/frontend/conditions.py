@@ -83,7 +83,7 @@ def conditional(context: Context, node: ast.IfExp) -> Any:
         if is_static or context.is_in_static:
             return value
         return _in_common_type(
-            context, value, context.evaluate_for_type(other), _is_computed(found)
+            context, value, context.evaluate_for_type(other), is_computed=_is_computed(found)
         )
     return choose(
         context,
@@ -94,7 +94,7 @@ def conditional(context: Context, node: ast.IfExp) -> Any:
     )
 
 
-def _in_common_type(context: Context, value: Any, other: Any, is_computed: bool) -> Any:
+def _in_common_type(context: Context, value: Any, other: Any, *, is_computed: bool) -> Any:
     """A value in the type and structure that it has beside another one, if they go together.
 
     Numbers of Python stay what they are, unless the condition ``is_computed`` at run time.
@@ -198,7 +198,15 @@ def _boolean(context: Context, values: list[ast.expr], is_and: bool, node: ast.A
         return _of_elements(context, is_and, matrix, _boolean(context, rest, is_and, node))
     known = truth(context, left)
     if isinstance(known, bool):
-        return _boolean(context, rest, is_and, node) if known is is_and else left
+        is_typed = _is_computed(left) and not context.is_in_static
+        if known is is_and:
+            right = _boolean(context, rest, is_and, node)
+            return _in_common_type(context, right, left, is_computed=True) if is_typed else right
+        if is_typed:
+            several = ast.copy_location(ast.BoolOp(ast.And() if is_and else ast.Or(), rest), node)
+            right = context.evaluate_for_type(rest[0] if len(rest) == 1 else several)
+            return _in_common_type(context, left, right, is_computed=True)
+        return left
     return either(context, left, known, lambda: _boolean(context, rest, is_and, node), is_and, node)
 
 
@@ -279,7 +287,11 @@ def _chain(
         return _of_elements(context, True, matrix, _chain(context, right, rest, node))
     known = truth(context, result)
     if isinstance(known, bool):
-        return _chain(context, right, rest, node) if known else False
+        if not known:
+            return result
+        others = _chain(context, right, rest, node)
+        is_typed = _is_computed(result) and not context.is_in_static
+        return _in_common_type(context, others, result, is_computed=True) if is_typed else others
     return either(context, known, known, lambda: _chain(context, right, rest, node), True, node)
 
 
