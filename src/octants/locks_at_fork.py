@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 Lock = TypeVar("Lock", bound=Any)
@@ -31,7 +30,6 @@ class _Fork(threading.local):
     def __init__(self) -> None:
         self.acquired: list[Any] = []
         self.missing: list[Any] = []
-        self.leave: Callable[[], None] | None = None
 
 
 _fork = _Fork()
@@ -53,25 +51,24 @@ def _before() -> None:
     deadline = time.monotonic() + _MOST_SECONDS
     while not _acquire_all() and time.monotonic() < deadline:
         _release_all()  # else two threads might wait for each other
-    llvmlite: Any = sys.modules.get("llvmlite.binding.ffi")
-    lock = getattr(getattr(llvmlite, "lib", None), "_lock", None)
-    if lock is not None:  # other packages may call LLVM in their threads
-        lock.__enter__()
-        _fork.leave = lambda: lock.__exit__(None, None, None)
 
 
 def _acquire_all() -> bool:
     _fork.missing.clear()
-    for lock in list(_acquired):
+    for lock in (*_acquired, *_locks_of_llvmlite()):
         is_ours = lock.acquire(timeout=_ATTEMPT_SECONDS)
         (_fork.acquired if is_ours else _fork.missing).append(lock)
     return not _fork.missing
 
 
+def _locks_of_llvmlite() -> list[Any]:
+    """The lock around LLVM, which other packages may call in their threads."""
+    llvmlite: Any = sys.modules.get("llvmlite.binding.ffi")
+    lock: Any = getattr(getattr(llvmlite, "lib", None), "_lock", None)
+    return [lock._lock] if hasattr(lock, "_lock") else []
+
+
 def _release_all() -> None:
-    leave, _fork.leave = _fork.leave, None
-    if leave is not None:
-        leave()
     while _fork.acquired:
         _fork.acquired.pop().release()
 

@@ -314,6 +314,23 @@ def test_fork_while_llvm_works_in_another_thread() -> None:
 
 
 @needs_fork
+def test_fork_while_llvm_waits_for_the_thread_that_forks() -> None:
+    head = """
+    import os, threading
+    import octants.locks_at_fork
+    octants.locks_at_fork._MOST_SECONDS = 0.1
+    has_forked = threading.Event()
+    os.register_at_fork(after_in_parent=has_forked.set)
+    def hold():
+        with llvm.ffi.lib._lock:
+            begun.set()
+            has_forked.wait()
+    """
+    in_child = "done.fill(0); slow(); assert done[None] == 1"
+    assert _run_and_fork("hold", in_child, head) == "child\ndone\n"
+
+
+@needs_fork
 def test_fork_while_a_lock_is_held() -> None:
     head = """
     def hold():
