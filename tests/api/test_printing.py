@@ -114,3 +114,8 @@ def test_arrays_and_ranges_have_no_text() -> None:
     for thing in ("field", "gradient", "in a list", "in a dict", "range", "ndrange"):
         with pytest.raises(qd.OctantsTypeError, match="OCT132: (the array `x`|a range) is not a"):
             show(thing, 3)
+
+
+def test_a_program_without_an_output_prints_nothing(monkeypatch: Any) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    table(1, 1)

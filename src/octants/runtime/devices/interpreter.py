@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -55,8 +54,9 @@ def make_run(module: Module, pending: Pending, record_budget: int) -> Callable[[
             raise NotMet(module.kernel, error.item).at(error.op.location) from None
         finally:
             prints = interpreter.printed
-            sys.stdout.write(
-                joined((op if op.is_counted else None, text.__str__) for op, text in prints)
+            print(
+                joined((op if op.is_counted else None, text.__str__) for op, text in prints),
+                end="",  # `print` does nothing in a program without an output, as of pythonw
             )
         if interpreter.overflows:
             pending.add(_worst(module, interpreter.overflows))

@@ -9,7 +9,6 @@ prints, arbitrary ones if it was parallel, and reports at the end how many.
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -109,7 +108,8 @@ class MessageBuffer:
             OctantsError: an assertion or bounds check failed.
         """
         if self._word(abi.MESSAGES_COUNT):
-            sys.stdout.write(self._text(artifact))
+            text = self._text(artifact)
+            print(text, end="")  # does nothing in a program without an output, as of pythonw
         if self._word(abi.MESSAGES_FAILED) & 0xFFFFFFFF:
             raise self._failure(artifact)
         need = self._word(abi.MESSAGES_OVERFLOW_NEED)
