@@ -345,9 +345,21 @@ def test_calls_that_do_not_fit_are_type_errors_as_in_python() -> None:
     def kernel(a: qd.i32, b: qd.f32):
         pass
 
-    for arguments, named in (((), {}), ((1,), {}), ((1, 2.0, 3), {}), ((1,), {"c": 2})):
-        for call in (kernel, kernel.grad):
+    @qd.kernel
+    def separated(a: qd.i32, /, b: qd.f32, *, c: qd.i32):
+        pass
+
+    for function, arguments, named in (
+        (kernel, (), {}),
+        (kernel, (1,), {}),
+        (kernel, (1, 2.0, 3), {}),
+        (kernel, (1,), {"c": 2}),
+        (separated, (1, 2.0, 3), {}),
+        (separated, (), {"a": 1, "b": 2.0, "c": 3}),
+    ):
+        for call in (function, function.grad):
             with pytest.raises(TypeError, match="OCT413") as caught:
                 call(*arguments, **named)
             assert isinstance(caught.value, qd.OctantsCallError)
             assert isinstance(caught.value, qd.OctantsSyntaxError)
+    separated(1, 2.0, c=3)

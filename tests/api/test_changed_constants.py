@@ -341,8 +341,8 @@ import octants as qd
 qd.init(arch=qd.cpu)
 
 @qd.func
-def shift(v, by=1):
-    return v + by
+def shift(v, by=1, *, twice=0):
+    return v + by + 2 * twice
 
 def on_host(by=10):
     return by
@@ -356,6 +356,11 @@ shift.__defaults__ = (2,)
 print(call())
 on_host.__defaults__ = (20,)
 print(call())
+shift.__kwdefaults__["twice"] = 1
+print(call())
+shift.__kwdefaults__ = {"twice": 2}
+print(call())
+shift.__kwdefaults__["twice"] = 0
 
 @qd.func
 def max(a, b):
@@ -367,7 +372,39 @@ print(call())
 """
     )
     command = [sys.executable, str(script)]
-    assert subprocess.check_output(command, text=True).split() == ["12", "13", "23", "321", "23"]
+    printed = subprocess.check_output(command, text=True).split()
+    assert printed == ["12", "13", "23", "25", "27", "321", "23"]
+
+
+def test_a_default_that_is_changed_in_place_is_noticed() -> None:
+    @qd.func
+    def total(scale, terms=[1, 2], *, more=[3]):  # noqa: B006
+        result = 0
+        for term in qd.static((*terms, *more)):
+            result += scale * term
+        return result
+
+    @qd.kernel
+    def call() -> qd.i32:
+        return total(1)
+
+    assert call() == 6
+    total.__defaults__[0][1] = 5
+    assert call() == 9
+    total.__kwdefaults__["more"].append(4)
+    assert call() == 13
+
+
+def test_a_kernel_has_the_present_defaults_of_its_function() -> None:
+    @qd.kernel
+    def call(a: qd.i32, b: qd.i32 = 2, *, c: qd.i32 = 3) -> qd.i32:
+        return a * 100 + b * 10 + c
+
+    assert call(1) == 123
+    call.__wrapped__.__defaults__ = (4,)
+    assert call(1) == 143
+    call.__wrapped__.__kwdefaults__["c"] = 5
+    assert call(1) == call(1, 4) == call(c=5, a=1) == 145
 
 
 def test_what_a_function_of_python_reads_is_noticed() -> None:

@@ -143,6 +143,13 @@ PROGRAMS: dict[str, str] = {
     "OCT153_missing": "y = half()",
     "OCT153_too_many": "y = half(1, 2)",
     "OCT153_unknown": "y = half(y=a)",
+    "OCT153_by_position": (
+        "@func\ndef root(x, *, power):\n    return x ** (1 / power)\n\n"
+        "def kernel(x, n, a):\n    y = root(a, 3.0)"
+    ),
+    "OCT153_by_name": (
+        "@func\ndef root(x, /):\n    return x ** 0.5\n\ndef kernel(x, n, a):\n    y = root(x=a)"
+    ),
     "OCT169_parameter": "@func\ndef f(v: vec3):\n    return v\n\ndef kernel(x, n, a):\n    f(a)",
     "OCT153_twice": "y = half(a, x=a)",
     "OCT132_array": "x += 1",

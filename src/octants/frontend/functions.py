@@ -41,12 +41,16 @@ _MOST_CALLS = 500
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a function; `default` is `inspect.Parameter.empty` where there is none."""
+    """A parameter of a function; `default` is `inspect.Parameter.empty` where there is none.
+
+    A call passes it by name only if it `is_keyword`, and without a name only if it `is_positional`.
+    """
 
     name: str
     annotation: Any
     default: Any
     is_keyword: bool
+    is_positional: bool
 
     @property
     def is_template(self) -> bool:
@@ -75,6 +79,7 @@ def _parameters(context: Context, function: types.FunctionType) -> Iterator[Para
             _annotation(function, parameter.annotation),
             parameter.default,
             parameter.kind is parameter.KEYWORD_ONLY,
+            parameter.kind is parameter.POSITIONAL_ONLY,
         )
 
 
@@ -104,13 +109,17 @@ class Arguments:
         position = len(self.values)
         if position >= len(self._positional):
             count = len(self._positional)
-            self._fail(f"takes {count} argument{'' if count == 1 else 's'}, but more are given")
+            which = " without a name" if count < len(self.parameters) else ""
+            what = f"{count} argument{'' if count == 1 else 's'}{which}"
+            self._fail(f"takes {what}, but more are given")
         return self._positional[position]
 
     def named(self, name: str) -> Parameter:
         """The parameter of a name."""
         for parameter in self.parameters:
             if parameter.name == name:
+                if parameter.is_positional:
+                    self._fail(f"takes `{name}` by its position only")
                 if name in self.values:
                     self._fail(f"is given two values for `{name}`")
                 return parameter

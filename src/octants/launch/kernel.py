@@ -94,9 +94,10 @@ class Kernel(Generic[P, R_co]):
 
     def _read_signature(self) -> None:
         self.signature = read_signature(self.function, self._local_names, is_method=self.is_method)
-        self._count = len(self.signature.names)
+        count = len(self.signature.names)
+        self._count = -1 if self.function.__code__.co_kwonlyargcount else count  # by position
         self.leaves = self.signature.leaves()
-        self._key = make_key_function(self._count, self.leaves)
+        self._key = make_key_function(count, self.leaves)
         self.generation = -1
         self.entry: WarmCall = self._launch
         self._specialisations: dict[tuple[Any, ...], Specialisation] = {}

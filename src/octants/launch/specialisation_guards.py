@@ -84,16 +84,34 @@ def guard_terms(seen: KernelReads, known: Mapping[int, str] | None = None) -> Te
             scope |= {f"f{number}": reference_to(function), f"k{number}": function.__code__}
             conditions["code", number] = f"f{number}().__code__ is k{number}"
     for number, function in enumerate(functions.values()):
-        defaults = function.__defaults__
-        if defaults and function.__module__ == "__main__":
-            scope |= {f"d{number}": defaults, f"g{number}": reference_to(function)}
-            unchanged = f"f.__defaults__ is d{number}"
+        unchanged = _defaults_are_unchanged(function, f"d{number}", scope)
+        if unchanged:
+            scope[f"g{number}"] = reference_to(function)
             conditions["defaults", number] = f"((f := g{number}()) is None or {unchanged})"
     for number, (names, builtins) in enumerate(_builtins_of_main(seen.reads)):
         scope[f"b{number}"] = names
         tests = [f"{builtin!r} not in b{number}" for builtin in builtins]
         conditions["builtins", number] = " and ".join(tests)
     return list(conditions.values()), scope
+
+
+def _defaults_are_unchanged(function: types.FunctionType, name: str, scope: dict[str, Any]) -> str:
+    """The condition that the parameters of ``f`` have the same defaults; empty if they must.
+
+    Outside of the main module only a default that was changed in place, such as a list, counts.
+    """
+    is_of_main = function.__module__ == "__main__"
+    tests = []
+    for attribute in ("__defaults__", "__kwdefaults__"):
+        defaults = getattr(function, attribute) or ()
+        held = tuple(defaults.values()) if isinstance(defaults, dict) else defaults
+        if can_change(held) or (is_of_main and isinstance(defaults, dict)):
+            scope[name + attribute] = likeness(defaults)
+            tests.append(f"{name}{attribute} == f.{attribute}")
+        elif is_of_main and defaults:
+            scope[name + attribute] = defaults
+            tests.append(f"f.{attribute} is {name}{attribute}")
+    return " and ".join(tests)
 
 
 def _builtins_of_main(reads: Iterable[Read]) -> list[tuple[dict[str, Any], list[str]]]:

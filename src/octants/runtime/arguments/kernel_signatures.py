@@ -49,10 +49,10 @@ class Signature:
     """
 
     kernel: str
+    function: types.FunctionType
     text: str
     names: tuple[str, ...]
     annotations: tuple[Annotation, ...]
-    defaults: Mapping[str, Any]
     returns: tuple[ReturnType, ...] | None
 
     def leaves(self) -> list[Leaf]:
@@ -70,11 +70,27 @@ class Signature:
         Raises:
             OctantsCallError: arguments are missing, unknown, or given twice.
         """
-        found = bind_arguments(self.names, self.defaults, arguments, named, self._wrong)
+        code = self.function.__code__
+        count = code.co_argcount
+        if len(arguments) > count and code.co_kwonlyargcount:
+            raise self._wrong(f"`{self.names[count]}` is given by its name only")
+        for name in self.names[: code.co_posonlyargcount]:
+            if name in named:
+                raise self._wrong(f"`{name}` is given by its position only")
+        defaults = defaults_of(self.function)
+        found = bind_arguments(self.names, defaults, arguments, named, self._wrong)
         return tuple(found.values())
 
     def _wrong(self, problem: str) -> Exception:
         return WrongCall(self.kernel, problem, self.text).at()
+
+
+def defaults_of(function: types.FunctionType) -> dict[str, Any]:
+    """The present defaults of the parameters of a function, by name."""
+    code, given = function.__code__, function.__defaults__ or ()
+    positional = code.co_varnames[: code.co_argcount]
+    defaults = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
+    return defaults | (function.__kwdefaults__ or {})
 
 
 def bind_arguments(
@@ -128,7 +144,6 @@ def read_signature(
     reader = _Reader(function, local_names)
     names: list[str] = []
     annotations: list[Annotation] = []
-    defaults: dict[str, Any] = {}
     for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
@@ -137,15 +152,15 @@ def read_signature(
         is_self = is_method and not names
         annotations.append(Template() if is_self else reader.parameter(parameter))
         names.append(parameter.name)
-        if parameter.default is not parameter.empty:
-            defaults[parameter.name] = parameter.default
-    text = f"{function.__name__}({', '.join(names)})"
+    count = function.__code__.co_argcount
+    shown = [*names[:count], *(["*"] if names[count:] else []), *names[count:]]
+    text = f"{function.__name__}({', '.join(shown)})"
     return Signature(
         reader.name,
+        function,
         text,
         tuple(names),
         tuple(annotations),
-        defaults,
         reader.returns(),
     )
 
