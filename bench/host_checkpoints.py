@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import octants as qd
-from octants.ad.checkpointed_loops import CheckpointedLoop, Statistics
+from octants.ad.checkpoints.checkpointed_loops import CheckpointedLoop, Statistics
 from octants.demos.cloth import TARGET, Cloth
 
 HERE = Path(__file__).parent

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import octants as qd
-from octants.ad import batched_directions
-from octants.ad.array_function import ArrayFunction
-from octants.ad.numpy_array_library import NumpyArrays
+from octants.ad.array_libraries.numpy_array_library import NumpyArrays
+from octants.ad.functions import batched_directions
+from octants.ad.functions.array_function import ArrayFunction
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "examples"))

@@ -105,7 +105,8 @@ def work(way, threads):
     more = {"simd": True} if way != "quadrants" else {"ad_stack_experimental_enabled": True}
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads, offline_cache=False, **more)
     if way == "atomic":
-        from octants.analysis.privatisation import PrivatisedSums  # of the system that was chosen
+        # of the system that was chosen
+        from octants.analysis.sums.privatisation import PrivatisedSums
         from octants.codegen.llvm import cpu
 
         cpu.find_sums = lambda *_: PrivatisedSums()

@@ -20,15 +20,15 @@ from types import ModuleType
 from typing import Any
 
 import octants
-from octants.ad.jvp_vjp_hvp import HessianProduct
-from octants.ad.value_and_gradient import ValueAndGrad
+from octants.ad.functions.jvp_vjp_hvp import HessianProduct
+from octants.ad.functions.value_and_gradient import ValueAndGrad
 from octants.cached_property import cached_property
 from octants.data.tree_roots import Root
 from octants.internal_members import is_internal
-from octants.launch.explain_gradient_report import Explanation
+from octants.launch.gradients.explain_gradient_report import Explanation
+from octants.launch.gradients.kernel_gradient import Gradient
 from octants.launch.inspection import Inspection
 from octants.launch.kernel import Kernel
-from octants.launch.kernel_gradient import Gradient
 from octants.types.matrix_types import MatrixType
 from octants.types.scalars import DType
 

@@ -57,5 +57,5 @@ def test_a_first_gradient_takes_the_path_of_the_page(gradient: Callable[[], None
 def test_a_second_gradient_makes_nothing(gradient: Callable[[], None]) -> None:
     gradient()
     called = calls_of(gradient)
-    assert "ad.tape_entries.LaunchEntry.reverse" in called
+    assert "ad.tapes.tape_entries.LaunchEntry.reverse" in called
     assert not [name for name in called if name.startswith(("autodiff.", "pipeline."))]

@@ -83,7 +83,7 @@ _tree.deactivate_cells = lambda block: _sparse.deactivate(block)  # noqa: PLW010
 _MODULES_OF_NAMES = {
     "BitpackedFields": "data.bitpacked_fields",
     "GUI": "ui",
-    "GraphStatus": "launch.checkpoint_status",
+    "GraphStatus": "launch.segments.checkpoint_status",
     "from_dlpack": "data.dlpack_import",
     "hex_to_rgb": "ui",
     "rgb_to_hex": "ui",
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from octants import ui as ui
     from octants.data.bitpacked_fields import BitpackedFields as BitpackedFields
     from octants.data.dlpack_import import from_dlpack as from_dlpack
-    from octants.launch.checkpoint_status import GraphStatus as GraphStatus
+    from octants.launch.segments.checkpoint_status import GraphStatus as GraphStatus
     from octants.ui import GUI as GUI
     from octants.ui import hex_to_rgb as hex_to_rgb
     from octants.ui import rgb_to_hex as rgb_to_hex

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from octants import profiler
     from octants.diagnostics import custom_adjoint_errors, source_text
-    from octants.launch import segmented_kernel
     from octants.launch.func_typing_stub import Func
+    from octants.launch.segments import segmented_kernel
 else:
     profiler = Deferred("octants.profiler")
     logging = Deferred("logging")
     custom_adjoint_errors = Deferred("octants.diagnostics.custom_adjoint_errors")
     source_text = Deferred("octants.diagnostics.source_text")
-    segmented_kernel = Deferred("octants.launch.segmented_kernel")
+    segmented_kernel = Deferred("octants.launch.segments.segmented_kernel")
 
 __all__ = [
     "CRITICAL",

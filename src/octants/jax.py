@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_protocol import Shaped
-from octants.ad.batched_steps import BatchedStep
-from octants.ad.device_array_library import DeviceArray, DeviceArrays
-from octants.ad.higher_derivatives import Derivative, Step, value_step
-from octants.ad.numpy_array_library import NumpyArrays
-from octants.ad.tape_losses import OuterLoss
+from octants.ad.array_libraries.array_library_protocol import Shaped
+from octants.ad.array_libraries.device_array_library import DeviceArray, DeviceArrays
+from octants.ad.array_libraries.numpy_array_library import NumpyArrays
+from octants.ad.functions.array_function import ArrayFunction
+from octants.ad.functions.batched_steps import BatchedStep
+from octants.ad.functions.higher_derivatives import Derivative, Step, value_step
+from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data import current_runtime
 from octants.data.dlpack_import import from_dlpack
 from octants.diagnostics.kernel_as_function_errors import CompiledForAnotherDevice
@@ -46,8 +46,8 @@ core, ad, batching, mlir = (
 __all__ = ["function", "loss"]
 
 # Compiled programs call kernels by pointers to the memory of XLA (`runtime.interop.xla_calls`),
-# other programs by ``pure_callback``. A step of `ad.higher_derivatives` is one primitive of JAX, so
-# that JAX itself composes derivatives.
+# other programs by ``pure_callback``. A step of `ad.functions.higher_derivatives` is one primitive
+# of JAX, so that JAX itself composes derivatives.
 
 
 def function(

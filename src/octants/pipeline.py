@@ -22,7 +22,7 @@ from octants.ir.ops import Atomic, For, RecordCapacity
 from octants.lazy_dataclass import dataclass
 from octants.pass_context import Observer as Observer
 from octants.pass_context import Stage as Stage
-from octants.passes.jam_loops import has_nests
+from octants.passes.loops.jam_loops import has_nests
 from octants.simplify import simplify
 from octants.target import Blocks, Capabilities, Vectors
 
@@ -31,21 +31,17 @@ if TYPE_CHECKING:
     from octants.autodiff.reverse import Reversed
     from octants.autodiff.variants import batched_adjoints
     from octants.autodiff.variants.batched_adjoints import BatchedReverse
-    from octants.passes import (
-        fuse_product_sums,
-        gather_sums,
-        localise_rows,
-        split_sums,
-        unroll_shared_sums,
-    )
+    from octants.passes.loops import unroll_shared_sums
+    from octants.passes.storage import localise_rows
+    from octants.passes.sums import fuse_product_sums, gather_sums, split_sums
 else:  # what only derivatives, some machines or some options need
     batched_adjoints = Deferred("octants.autodiff.variants.batched_adjoints")
     forward, reverse = Deferred("octants.autodiff.forward"), Deferred("octants.autodiff.reverse")
-    fuse_product_sums = Deferred("octants.passes.fuse_product_sums")
-    gather_sums = Deferred("octants.passes.gather_sums")
-    localise_rows = Deferred("octants.passes.localise_rows")
-    split_sums = Deferred("octants.passes.split_sums")
-    unroll_shared_sums = Deferred("octants.passes.unroll_shared_sums")
+    fuse_product_sums = Deferred("octants.passes.sums.fuse_product_sums")
+    gather_sums = Deferred("octants.passes.sums.gather_sums")
+    localise_rows = Deferred("octants.passes.storage.localise_rows")
+    split_sums = Deferred("octants.passes.sums.split_sums")
+    unroll_shared_sums = Deferred("octants.passes.loops.unroll_shared_sums")
 
 Condition = Callable[[Capabilities], bool]
 
@@ -97,22 +93,23 @@ class Pass:
 
 
 def _row(
-    name: str,
+    file: str,
     reason: str,
     when: Condition = _always,
     given: Callable[[Module, Capabilities], tuple[Any, ...]] = lambda *_: (),
 ) -> Pass:
-    """The row of the function that `octants.passes` has under a name, in a file of that name.
+    """The row of the function that has the name of its file in `octants.passes`.
 
     The file is imported when the pass first runs.
 
     Args:
-        name: the name.
+        file: the group and the name of the file.
         reason: why the pass runs at its position.
         when: accepts the machines that need it.
         given: the arguments of the function after the module.
     """
-    found = Deferred(f"octants.passes.{name}")
+    found = Deferred(f"octants.passes.{file}")
+    name = file.rpartition(".")[2]
 
     def run(module: Module, machine: Capabilities) -> None:
         getattr(found, name)(module, *given(module, machine))
@@ -126,12 +123,12 @@ def _noalias(module: Module, _: Capabilities) -> tuple[Any, ...]:
 
 LOWER = (
     _row(
-        "check_bounds",
+        "checks.check_bounds",
         "before anything moves, so that each access is still where it is in the user's code",
         lambda machine: machine.checks_bounds,
     ),
     _row(
-        "outline_tasks",
+        "tasks.outline_tasks",
         "before simplifying, which works within tasks: what crosses them is in memory by then",
     ),
     Pass(
@@ -140,32 +137,32 @@ LOWER = (
         "when all is in place: what follows costs what is left",
     ),
     _row(
-        "expose_invariants",
+        "loops.expose_invariants",
         "before derivatives are taken: a reverse run has the same invariants, and records none",
     ),
     _row(
-        "unroll_triangular_nests",
+        "loops.unroll_triangular_nests",
         "before derivatives are taken, which record nothing of straight-line code",
         _is_gpu,
     ),
-    _row("fold_zero_products", "before products are taken into sums", _contracts),
+    _row("arithmetic.fold_zero_products", "before products are taken into sums", _contracts),
     _row(
-        "relax_divisions",
+        "arithmetic.relax_divisions",
         "before derivatives are taken, whose replays must divide as what they replay",
         _contracts,
     ),
     _row(
-        "approximate_quotients",
+        "arithmetic.approximate_quotients",
         "after divisions of which products are made, and before derivatives, for the same reason",
         lambda machine: machine.contracts and machine.approximates_quotients,
     ),
     _row(
-        "contract_to_fma",
+        "arithmetic.contract_to_fma",
         "before derivatives are taken, whose replays must round as what they replay",
         _contracts,
     ),
     _row(
-        "hoist_from_branches",
+        "code_motion.hoist_from_branches",
         "before derivatives are taken: the adjoint of what is hoisted flows on once",
         given=_noalias,
     ),
@@ -217,10 +214,13 @@ def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
     """The two passes that find cheaper updates."""
     return (
         _row(
-            "sum_in_registers", reason, when, lambda m, machine: (m.noalias, machine.deterministic)
+            "sums.sum_in_registers",
+            reason,
+            when,
+            lambda m, machine: (m.noalias, machine.deterministic),
         ),
         _row(
-            "demote_atomics",
+            "sums.demote_atomics",
             "after sums have left their loops: one update may remain of many",
             when,
             _noalias,
@@ -230,26 +230,26 @@ def _cheaper_updates(when: Condition, reason: str) -> tuple[Pass, Pass]:
 
 FINISH = (
     _row(
-        "drop_custom_derivatives",
+        "arithmetic.drop_custom_derivatives",
         "when derivatives have been taken: all else works with the values",
     ),
     _row(
-        "bound_angles",
+        "arithmetic.bound_angles",
         "before other passes number the work items in another way, of which bounds follow",
         given=lambda _, machine: (_estimate_sums(machine) > 0,),
     ),
     _row(
-        "check_finite",
+        "checks.check_finite",
         "after derivatives, whose stores it checks too, and while each update stands at its line",
         lambda machine: machine.checks_finite,
     ),
     _row(
-        "sequence_work_items",
+        "cooperation.sequence_work_items",
         "before the passes on updates: some are plain afterwards",
         lambda machine: machine.serialises_blocks,
     ),
     _row(
-        "section_arrays",
+        "sums.section_arrays",
         "before the passes that look for elements which nothing but updates touches",
         given=_noalias,
     ),
@@ -261,27 +261,31 @@ FINISH = (
     ),
     *_cheaper_updates(_always, "before updates are demoted: it leaves one of many"),
     _row(
-        "fix_summation_order",
+        "sums.fix_summation_order",
         "when it is known which updates only one work item makes",
         _deterministic,
         lambda m, machine: (m.noalias, machine.fills > 0),
     ),
     *_cheaper_updates(_deterministic, "again, since work items have become loops"),
-    _row("skip_unchanged_updates", "when it is known which updates have to be atomic"),
+    _row("sums.skip_unchanged_updates", "when it is known which updates have to be atomic"),
     _row(
-        "sink_into_branches",
+        "code_motion.sink_into_branches",
         "when sums have left their loops, and before the passes that look at what loops carry",
         _contracts,
     ),
-    _row("expand_powers", "when derivatives, whose rules know powers, have been taken", _contracts),
     _row(
-        "expand_divisions",
+        "arithmetic.expand_powers",
+        "when derivatives, whose rules know powers, have been taken",
+        _contracts,
+    ),
+    _row(
+        "arithmetic.expand_divisions",
         "when derivatives, whose rules know quotients, have been taken",
         _fuses,
     ),
-    _row("share_reciprocals", "after powers, of which divisions are made", _contracts),
+    _row("arithmetic.share_reciprocals", "after powers, of which divisions are made", _contracts),
     _row(
-        "share_differences",
+        "arithmetic.share_differences",
         "when sums are gathered: each work item has both differences of a pair then",
         _splits,
     ),
@@ -292,20 +296,20 @@ FINISH = (
         lambda machine: _splits(machine) or (_fuses(machine) and not _is_gpu(machine)),
     ),
     _row(
-        "split_sums",
+        "sums.split_sums",
         "when a loop holds all its sums",
         _splits,
         lambda m, machine: (m.noalias, machine.fills, machine.blocks or Blocks()),
     ),
     _row(
-        "hoist_from_branches",
+        "code_motion.hoist_from_branches",
         "again, since derivatives have invariants of their own",
         given=_noalias,
     ),
-    _row("hoist_loads", "when branches are as they stay", _is_gpu, _noalias),
-    _row("sink_stores", "last: it moves what others would look for", _is_gpu, _noalias),
+    _row("code_motion.hoist_loads", "when branches are as they stay", _is_gpu, _noalias),
+    _row("code_motion.sink_stores", "last: it moves what others would look for", _is_gpu, _noalias),
     _row(
-        "spill_vectors",
+        "storage.spill_vectors",
         "last: others know vectors as values, which loops carry",
         given=lambda _, machine: (machine.vector_bytes,),
     ),
@@ -315,12 +319,12 @@ FINISH = (
         "when it is known which updates are plain, and before iterations run side by side",
     ),
     _row(
-        "jam_loops",
+        "loops.jam_loops",
         "when vectors are in memory, and before loops with sums that it multiplies are unrolled",
         given=lambda _, machine: (machine.vectors, _is_gpu(machine) and not machine.unrolls),
     ),
     _row(
-        "mark_short_tasks",
+        "tasks.mark_short_tasks",
         "when it is known how many work items there are",
         lambda machine: machine.allots_registers,
         lambda _, machine: (machine.fills,),
@@ -332,13 +336,13 @@ FINISH = (
         lambda machine: machine.groups_sums and not machine.deterministic,
     ),
     _row(
-        "unroll_loops",
+        "loops.unroll_loops",
         "last: it writes code many times",
         lambda machine: machine.unrolls or _estimate_sums(machine) > 0,
         lambda _, machine: (_estimate_sums(machine), machine.unrolls),
     ),
     _row(
-        "share_slow_paths",
+        "arithmetic.share_slow_paths",
         "after loops of sines are unrolled, whose chunks have a test of their own",
         lambda machine: machine.keeps_calls and _estimate_sums(machine) > 0,
     ),

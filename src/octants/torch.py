@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import api, driver
-from octants.ad.array_function import ArrayFunction
-from octants.ad.array_library_protocol import ArrayLibrary, Shaped
-from octants.ad.batched_steps import BatchedStep
-from octants.ad.higher_derivatives import Derivative, Step, value_step
-from octants.ad.numpy_array_library import as_ndarray
-from octants.ad.tape_losses import OuterLoss
+from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
+from octants.ad.array_libraries.numpy_array_library import as_ndarray
+from octants.ad.functions.array_function import ArrayFunction
+from octants.ad.functions.batched_steps import BatchedStep
+from octants.ad.functions.higher_derivatives import Derivative, Step, value_step
+from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.optional_dependencies import import_optional

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.index_ranges import Accessed, ArrayRegion, intersect, tidy, unite
+from octants.analysis.indices.index_ranges import Accessed, ArrayRegion, intersect, tidy, unite
 from octants.interpreter import run
 from octants.ir.core import Space
-from octants.launch.taped_memory import TapedMemory
+from octants.launch.gradients.taped_memory import TapedMemory
 from tests.seeds import seeds
 
 N = 8

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.derivative_variants import bare_reverse
+from octants.launch.gradients.derivative_variants import bare_reverse
 from tests.golden_files import check_golden
 
 SETTINGS = qd.types.struct(rate=qd.f64, axis=qd.types.vector(2, qd.f64))

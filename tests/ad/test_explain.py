@@ -13,7 +13,12 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.launch.explain_gradient_report import AdjointUpdate, Explanation, LoopRecords, Storing
+from octants.launch.gradients.explain_gradient_report import (
+    AdjointUpdate,
+    Explanation,
+    LoopRecords,
+    Storing,
+)
 from tests.devices import on_cpu
 
 pytestmark = on_cpu

@@ -12,9 +12,9 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.ad import fast_recording
-from octants.ad import tape as tapes
-from octants.ad.needed_contents import Content
+from octants.ad.overwrites.needed_contents import Content
+from octants.ad.tapes import fast_recording
+from octants.ad.tapes import tape as tapes
 from tests.devices import counts_driver, shares_memory
 
 

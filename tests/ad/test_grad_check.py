@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ad import gradient_check
+from octants.ad.tapes import gradient_check
 from tests.golden_files import check_golden
 
 

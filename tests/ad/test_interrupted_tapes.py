@@ -17,7 +17,12 @@ import octants as qd
 from octants import driver
 from octants.data import host_access_events
 
-WATCHED = ("ad/tape.py", "ad/block_ends.py", "ad/forward_mode.py", "diagnostics/tracebacks.py")
+WATCHED = (
+    "ad/tapes/tape.py",
+    "ad/tapes/block_ends.py",
+    "ad/forward_mode.py",
+    "diagnostics/tracebacks.py",
+)
 WATCHED += ("data/host_access_events.py",)
 
 

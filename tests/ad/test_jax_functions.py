@@ -332,7 +332,7 @@ def test_empty_arrays_and_results_of_integers() -> None:
 
 def test_gradients_of_a_kernel_take_no_tape(monkeypatch: Any) -> None:
     """One launch of the reverse kernel is enough, if it needs nothing that is overwritten."""
-    monkeypatch.setattr("octants.ad.array_function.Tape", None)
+    monkeypatch.setattr("octants.ad.functions.array_function.Tape", None)
     gradient = jax.jit(jax.grad(lambda x: (squares(x, 3.0) * jnp.arange(3.0)).sum()))
     assert gradient(X).tolist() == (6 * X * jnp.arange(3.0)).tolist()
     _, pullback = jax.vjp(squares, X)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ad import tape as tapes
+from octants.ad.tapes import tape as tapes
 from tests.devices import shares_memory
 from tests.seeds import seeds
 

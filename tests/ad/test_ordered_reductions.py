@@ -13,7 +13,7 @@ import pytest
 
 import octants as qd
 from octants.backends.cpu import CpuBackend
-from octants.passes import ordered_reductions
+from octants.passes.sums import ordered_reductions
 from tests.machines import pretend
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.taped_memory import TapedMemory, _close_pairs, memory_of
+from octants.launch.gradients.taped_memory import TapedMemory, _close_pairs, memory_of
 from tests.devices import shares_memory
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.ad.overwrite_ledger import OverwriteLedger
-from octants.analysis.index_ranges import LARGEST_INDEX
+from octants.ad.overwrites.overwrite_ledger import OverwriteLedger
+from octants.analysis.indices.index_ranges import LARGEST_INDEX
 from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.exceptions import OctantsRuntimeError
-from octants.launch.taped_foreign_arrays import ForeignArray
-from octants.launch.taped_memory import TapedMemory
+from octants.launch.gradients.taped_foreign_arrays import ForeignArray
+from octants.launch.gradients.taped_memory import TapedMemory
 from tests.seeds import seeds
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.derivative_variants import plan_with_modules
+from octants.launch.gradients.derivative_variants import plan_with_modules
 from tests.ad.differences import check_tape
 from tests.seeds import pairwise
 

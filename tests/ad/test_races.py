@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants.diagnostics.race_errors import NoRaceCheck
-from octants.launch import race_checks
+from octants.launch.checks import race_checks
 from tests.devices import checks_races
 from tests.golden_files import check_golden
 

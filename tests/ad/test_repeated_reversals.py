@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ad import packed_copies, repeated_reversals
-from octants.ad.repeated_reversals import CapturedReversal
+from octants.ad.overwrites import packed_copies, repeated_reversals
+from octants.ad.overwrites.repeated_reversals import CapturedReversal
 from tests.devices import shares_memory
 from tests.seeds import seeds
 

@@ -15,9 +15,9 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.ad import repeated_tapes
-from octants.ad import tape as tapes
-from octants.ad.packed_copies import CopyArena
+from octants.ad.overwrites import repeated_tapes
+from octants.ad.overwrites.packed_copies import CopyArena
+from octants.ad.tapes import tape as tapes
 from octants.data import current_runtime
 from tests.devices import on_cpu, shares_memory
 from tests.seeds import pairwise, seeds

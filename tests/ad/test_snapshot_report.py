@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ad.snapshot_report import describe
+from octants.ad.overwrites.snapshot_report import describe
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from octants.ad.snapshot_schedule import (
+from octants.ad.checkpoints.snapshot_schedule import (
     Stop,
     fewest_advances,
     most_steps,

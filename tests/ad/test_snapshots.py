@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.taped_memory import TapedMemory
+from octants.launch.gradients.taped_memory import TapedMemory
 from tests.ad.differences import check_tape
 from tests.golden_files import check_golden
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch.taped_memory import TapedMemory
+from octants.launch.gradients.taped_memory import TapedMemory
 
 STEPS, N = 40, 9
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch import kernel_gradient
+from octants.launch.gradients import kernel_gradient
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.float_ranges import FloatRanges
+from octants.analysis.floats.float_ranges import FloatRanges
 from octants.ir import ops
 from octants.ir.core import Task
 from octants.launch.kernel import Kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.gatherable_sums import PairLoops, mirrored
+from octants.analysis.sums.gatherable_sums import PairLoops, mirrored
 from octants.ir import ops
 from octants.ir.parser import parse
 from tests.analysis.tasks import task_of

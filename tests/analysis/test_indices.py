@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.access_aliasing import ElementAliasing
-from octants.analysis.accessed_regions import make_regions
-from octants.analysis.index_ranges import ArrayRegion
-from octants.analysis.races import matters_forward, races_of
+from octants.analysis.indices.index_ranges import ArrayRegion
+from octants.analysis.memory.access_aliasing import ElementAliasing
+from octants.analysis.memory.accessed_regions import make_regions
+from octants.analysis.memory.races import matters_forward, races_of
 from octants.ir import ops
 from tests.analysis.tasks import module_of, task_of
 

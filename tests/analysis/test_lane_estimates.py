@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.cost_model import ATOMIC
 from octants.analysis.lanes.choose_loops import choose
 from octants.analysis.lanes.lane_choice import LaneChoice
 from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
-from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm.lanes.vector_capabilities import OPERATIONS
 from octants.ir import ops
 from octants.ir.core import Module, Task

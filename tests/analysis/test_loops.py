@@ -7,9 +7,9 @@ import math
 import pytest
 
 from octants.analysis.cost_model import ATOMIC, LIBRARY, UNKNOWN, Costs
-from octants.analysis.float_magnitudes import Magnitudes
-from octants.analysis.replay_strictness import decides
-from octants.analysis.serial_sums import has_free_order, only_sums, unread_sums
+from octants.analysis.floats.float_magnitudes import Magnitudes
+from octants.analysis.floats.replay_strictness import decides
+from octants.analysis.sums.serial_sums import has_free_order, only_sums, unread_sums
 from octants.ir import ops
 from tests.analysis.tasks import loop_of, module_of, task_of
 

@@ -1,4 +1,4 @@
-"""Tests of `analysis.float_ranges`: no random angle leaves the range that it has."""
+"""Tests of `analysis.floats.float_ranges`: no random angle leaves the range that it has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis import float_ranges
+from octants.analysis.floats import float_ranges
 from octants.ir import ops
-from octants.passes import bound_angles
+from octants.passes.arithmetic import bound_angles
 from tests.devices import on_cpu
 from tests.seeds import counts
 

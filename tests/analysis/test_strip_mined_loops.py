@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.strip_mined_loops import BlocksOfLoops
+from octants.analysis.control_flow.strip_mined_loops import BlocksOfLoops
 from octants.ir import ops
 from octants.ir.parser import parse
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.reductions import find_shared
-from octants.analysis.sum_groups import find_groups
+from octants.analysis.sums.reductions import find_shared
+from octants.analysis.sums.sum_groups import find_groups
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.reductions import find_shared
-from octants.analysis.sum_groups import find_groups
-from octants.analysis.sums_of_products import (
+from octants.analysis.sums.reductions import find_shared
+from octants.analysis.sums.sum_groups import find_groups
+from octants.analysis.sums.sums_of_products import (
     COLUMNS,
     MIXED,
     ROWS,

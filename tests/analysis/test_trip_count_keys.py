@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.trip_count_keys import find_key
+from octants.analysis.control_flow.trip_count_keys import find_key
 from octants.ir import ops
 from octants.ir.parser import parse
 from octants.ir.verifier import verify

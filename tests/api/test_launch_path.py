@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.launch import warm_call
+from octants.launch.warm import warm_call
 from octants.runtime.arguments import launch_function
 
 

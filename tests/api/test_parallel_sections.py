@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.concurrent_tasks import concurrent_groups
+from octants.analysis.memory.concurrent_tasks import concurrent_groups
 from octants.ir.parser import parse
 from octants.types import ndarray
 

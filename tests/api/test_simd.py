@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.codegen.llvm.cpu import host_target
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
-from octants.launch.explain_gradient_report import Storing
+from octants.launch.gradients.explain_gradient_report import Storing
 from octants.options import make_options
 from tests.devices import on_cpu
 

@@ -17,7 +17,7 @@ from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module, split_tasks
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.ir.verifier import verify
-from octants.passes.contract_to_fma import contract_to_fma
+from octants.passes.arithmetic.contract_to_fma import contract_to_fma
 from octants.simplify import simplify
 from octants.types.scalars import f64, i32, u1
 from tests.autodiff.reversing import differentiate

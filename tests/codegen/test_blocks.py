@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from octants import interpreter
-from octants.analysis.reductions import find_reductions
+from octants.analysis.sums.reductions import find_reductions
 from octants.autodiff.forward import forward
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation

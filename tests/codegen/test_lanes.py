@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.lanes.choose_loops import choose
-from octants.analysis.uniformity import Uniformity
 from octants.codegen.llvm import cpu
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
 from octants.ir import ops

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from octants.analysis.subnormals import normal_numbers
+from octants.analysis.floats.subnormals import normal_numbers
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.builder import Builder

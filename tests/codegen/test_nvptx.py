@@ -16,7 +16,7 @@ from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
-from octants.passes.unroll_shared_sums import unroll_shared_sums
+from octants.passes.loops.unroll_shared_sums import unroll_shared_sums
 from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
 from octants.types.layouts import Layout, Term

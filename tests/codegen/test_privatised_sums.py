@@ -11,12 +11,12 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.privatisation import AlternatingChunks, PrivatisedSums, find_sums
+from octants.analysis.sums.privatisation import AlternatingChunks, PrivatisedSums, find_sums
 from octants.codegen.llvm import cpu
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.launch.explain_gradient_report import AdjointUpdate
+from octants.launch.gradients.explain_gradient_report import AdjointUpdate
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
 from tests.seeds import counts, pairwise

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis.sums_of_products import SumsOfProducts
+from octants.analysis.sums.sums_of_products import SumsOfProducts
 from octants.codegen.sums_of_products import number_at, shared_bytes, summed
 from octants.ir.core import Value
 from octants.types.scalars import f32

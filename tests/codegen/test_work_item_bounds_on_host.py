@@ -13,7 +13,7 @@ from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.core import Block, Module, Task
 from octants.ir.parser import parse
-from octants.passes.split_sums import split_sums
+from octants.passes.sums.split_sums import split_sums
 from octants.types.scalars import i64
 from tests.codegen.compiled import ndarray
 

@@ -9,7 +9,7 @@ import pytest
 
 import octants as qd
 from octants.frontend import build
-from octants.frontend.cacheable_calls import is_repeatable
+from octants.frontend.compile_time.cacheable_calls import is_repeatable
 from octants.types.scalars import f32
 from octants.types.specialisation_signature import NdarrayType
 from tests.frontend.frontend_programs import define

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.frontend.host_functions import way_out
+from octants.frontend.compile_time.host_functions import way_out
 
 REFUSED = [
     time.time,

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from octants.frontend import names_in_source as module
-from octants.frontend.names_in_source import mentions
+from octants.frontend.syntax import names_in_source as module
+from octants.frontend.syntax.names_in_source import mentions
 
 SOURCE = """\
 a = b

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import octants as qd
-from octants.frontend.private_names import mangle_private_names
+from octants.frontend.syntax.private_names import mangle_private_names
 from tests.devices import ARCH
 
 

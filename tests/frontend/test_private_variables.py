@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.frontend.names_in_source import is_read_first
+from octants.frontend.syntax.names_in_source import is_read_first
 
 SIZE = 64
 Array = qd.types.ndarray(qd.f32, ndim=1)

@@ -16,7 +16,7 @@ import pytest
 
 from octants.diagnostics.exceptions import OctantsCompilationError, OctantsError
 from octants.frontend import build
-from octants.frontend.source import find_source
+from octants.frontend.syntax.source import find_source
 from octants.types.scalars import f32, i32
 from octants.types.specialisation_signature import ScalarType
 from tests.frontend.frontend_programs import compile_kernel, define, func, launch

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from octants.ad.needed_contents import Content
-from octants.ad.overwrite_ledger import OverwriteLedger
-from octants.ad.repeated_reversals import Reversals
-from octants.analysis.access_aliasing import ElementAliasing
+from octants.ad.overwrites.needed_contents import Content
+from octants.ad.overwrites.overwrite_ledger import OverwriteLedger
+from octants.ad.overwrites.repeated_reversals import Reversals
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.autodiff.emit import backward_sweep
 from octants.autodiff.emit.backward_sweep import Backward, LoopIterations
 from octants.autodiff.emit.loop_recording import Checkpoints

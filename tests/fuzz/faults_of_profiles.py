@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from octants.frontend import indexing, loops, ndarray_views, sparse_functions
+from octants.frontend.control_flow import loops
+from octants.frontend.memory import indexing, ndarray_views, sparse_functions
 from octants.ir import array_aliasing
 from octants.ir.builder import Builder
 from octants.ir.core import Value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from octants import driver
-from octants.analysis import trip_count_keys
+from octants.analysis.control_flow import trip_count_keys
 from octants.codegen.structured import dispatch_functions
 
 

@@ -18,8 +18,8 @@ from octants.fuzz.metamorphic_checks import CHECKS, Checker
 from octants.fuzz.oracle.run import run
 from octants.fuzz.program import Program
 from octants.interpreter import Interpreter
-from octants.launch import specialisation_guards
-from octants.passes import hoist_loads
+from octants.launch.warm import specialisation_guards
+from octants.passes.code_motion import hoist_loads
 from tests.devices import ARCH
 from tests.fuzz.helpers import make
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from octants import interpreter
-from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.indices.affine_analysis import AffineExpressions
 from octants.codegen import arithmetic, memory
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.llvm import operations

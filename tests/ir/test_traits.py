@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octants.analysis.uniformity import Uniformity
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.ir.core import OPERATIONS, Operation
 from octants.ir.parser import parse
 from octants.ir.printer import to_text

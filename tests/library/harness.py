@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from octants import interpreter
-from octants.frontend import references
 from octants.frontend.context import Context, Handlers
-from octants.frontend.expression_values import MatrixValue
+from octants.frontend.memory import references
+from octants.frontend.values.expression_values import MatrixValue
 from octants.ir.core import Array, Companion, Module, Space, Value
 from octants.ir.verifier import verify
 from octants.types.scalars import DType, f32, i32

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsRuntimeError, OctantsTypeError
-from octants.frontend import builtins
+from octants.frontend.calls import builtins
 from octants.lang import atomics_and_random, scalar_functions
 from octants.types.scalars import f16, f32, f64, i8, i32, i64, u1, u8, u16, u32, u64
 from tests.library.harness import Run, evaluate

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsTypeError
-from octants.frontend import arithmetic, builtins, matrices
+from octants.frontend.calls import builtins
 from octants.frontend.context import NOT_FOUND
+from octants.frontend.values import arithmetic, matrices
 from octants.types.matrix_types import matrix, vector
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import f32, f64, i32, u1

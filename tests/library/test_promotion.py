@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from octants.diagnostics.exceptions import OctantsTypeError
-from octants.frontend import arithmetic
+from octants.frontend.values import arithmetic
 from octants.types.scalars import (
     ALL,
     f16,

@@ -1,4 +1,4 @@
-"""Tests of `passes.bound_angles`: bit by bit what functions with slow paths give."""
+"""Tests of `passes.arithmetic.bound_angles`: bit by bit what functions with slow paths give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from octants.ir.core import Module
 from octants.ir.ops.arithmetic import BOUNDED
 from octants.mathlib.evaluate_with_numpy import evaluate
 from octants.mathlib.function_registry import function
-from octants.passes import bound_angles
+from octants.passes.arithmetic import bound_angles
 from octants.types.scalars import DType, f32, f64
 from tests.devices import ARCH
 

@@ -7,7 +7,7 @@ import pytest
 from octants.ir import ops
 from octants.ir.core import Task
 from octants.ir.parser import parse
-from octants.passes.collapse_nests import collapse_nests
+from octants.passes.loops.collapse_nests import collapse_nests
 
 NEST = """
 kernel @k

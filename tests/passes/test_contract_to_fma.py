@@ -10,7 +10,7 @@ from octants.codegen.llvm.cpu import has_fused, host_target
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.contract_to_fma import contract_to_fma
+from octants.passes.arithmetic.contract_to_fma import contract_to_fma
 from tests.devices import on_cpu
 
 HEAD = "kernel @k\narray @x: {0}, 1, ndarray, () [primal]\nserial @k_0 {{\n"

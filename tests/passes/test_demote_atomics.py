@@ -13,8 +13,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.access_aliasing import ElementAliasing
-from octants.analysis.privatisation import PrivatisedSums, find_sums
+from octants.analysis.memory.access_aliasing import ElementAliasing
+from octants.analysis.sums.privatisation import PrivatisedSums, find_sums
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module
@@ -22,12 +22,12 @@ from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.launch.derivative_variants import bare_reverse, differentiable
-from octants.launch.taped_memory import memories_of
-from octants.passes import ordered_reductions
-from octants.passes.demote_atomics import demote_atomics
-from octants.passes.fix_summation_order import fix_summation_order
-from octants.passes.sum_in_registers import sum_in_registers
+from octants.launch.gradients.derivative_variants import bare_reverse, differentiable
+from octants.launch.gradients.taped_memory import memories_of
+from octants.passes.sums import ordered_reductions
+from octants.passes.sums.demote_atomics import demote_atomics
+from octants.passes.sums.fix_summation_order import fix_summation_order
+from octants.passes.sums.sum_in_registers import sum_in_registers
 from octants.pipeline import Stage, finish
 from octants.simplify import simplify
 from octants.target import Capabilities

@@ -14,7 +14,7 @@ from octants.ir.core import Companion
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes import demote_atomics
+from octants.passes.sums import demote_atomics
 from tests.autodiff.random_ir import forward
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.devices import ARCH, ON_GPU

@@ -15,7 +15,7 @@ from octants.ir import reciprocals
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.expand_divisions import expand_divisions
+from octants.passes.arithmetic.expand_divisions import expand_divisions
 from octants.simplify import simplify
 from octants.types.scalars import by_name
 from tests.mathlib.compiled_functions import units

@@ -15,7 +15,7 @@ from octants.ir.cloning import copy_module
 from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
-from octants.passes.expose_invariants import expose_invariants
+from octants.passes.loops.expose_invariants import expose_invariants
 
 BODY = """\
 kernel @k

@@ -13,7 +13,7 @@ from octants.codegen.llvm.cpu import has_fused, host_target
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.fold_zero_products import fold_zero_products
+from octants.passes.arithmetic.fold_zero_products import fold_zero_products
 from tests.devices import tells_infinities
 
 HEAD = """\

@@ -15,8 +15,8 @@ from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes import gather_sums
-from octants.passes.sequence_work_items import sequence_work_items
+from octants.passes.cooperation.sequence_work_items import sequence_work_items
+from octants.passes.sums import gather_sums
 from octants.target import Blocks
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.machines import pretend
@@ -34,7 +34,7 @@ FILLS = [1, 100]
 def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU, as if it took so many work items to keep it busy."""
     pretend(monkeypatch, CpuBackend, fills=request.param)
-    monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
+    monkeypatch.setattr("octants.passes.sums.gather_sums._SHORTEST", 1)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     yield
     qd.reset()
@@ -317,13 +317,13 @@ def of_all_pairs(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1))
 
 def test_both_sums_where_threads_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may share the one loop, also if it is not known how long that is."""
-    monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
+    monkeypatch.setattr("octants.passes.sums.gather_sums._SHORTEST", 1)
     pretend(monkeypatch, CpuBackend, fills=100, splits=True, blocks=Blocks(8))
 
     def split(module: Module, noalias: bool, *_: object) -> None:
         sequence_work_items(module)
 
-    monkeypatch.setattr("octants.passes.split_sums.split_sums", split)
+    monkeypatch.setattr("octants.passes.sums.split_sums.split_sums", split)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     for n in (1, 5, 20):
         x, y = (qd.ndarray(qd.f64, n, needs_grad=True) for _ in range(2))
@@ -573,7 +573,7 @@ def test_what_is_kept_has_the_size_of_the_arrays(runtime: None) -> None:
 
 
 def test_on_an_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octants.passes.gather_sums._SHORTEST", 1)
+    monkeypatch.setattr("octants.passes.sums.gather_sums._SHORTEST", 1)
     with emulated_gpu():
         qd.init(arch=qd.cuda, default_fp=qd.f64, log_level="error")
         for n in (5, 40, 12):

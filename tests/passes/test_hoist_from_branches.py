@@ -12,7 +12,7 @@ import octants as qd
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.hoist_from_branches import MOST_WORK, hoist_from_branches
+from octants.passes.code_motion.hoist_from_branches import MOST_WORK, hoist_from_branches
 
 HEAD = """\
 kernel @k

@@ -13,7 +13,7 @@ from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.hoist_loads import hoist_loads
+from octants.passes.code_motion.hoist_loads import hoist_loads
 
 KERNEL = """\
 kernel @k

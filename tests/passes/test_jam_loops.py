@@ -15,7 +15,7 @@ from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.jam_loops import jam_loops
+from octants.passes.loops.jam_loops import jam_loops
 from octants.target import LaneCosts, Vectors
 
 KERNEL = """\
@@ -342,7 +342,7 @@ def test_products_of_matrices_on_a_cpu(dtype: Any, monkeypatch: pytest.MonkeyPat
     rng = np.random.default_rng(0)
     results = []
     for take in (see, lambda *_: None):
-        monkeypatch.setattr("octants.passes.jam_loops.jam_loops", take)
+        monkeypatch.setattr("octants.passes.loops.jam_loops.jam_loops", take)
         qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
         x, y, z = (qd.field(dtype, (33, 33), needs_grad=True) for _ in "xyz")
         total = qd.field(dtype, (), needs_grad=True)

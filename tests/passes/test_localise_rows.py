@@ -15,7 +15,7 @@ from octants.ir.ops import Load
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.localise_rows import localise_rows
+from octants.passes.storage.localise_rows import localise_rows
 from octants.target import LaneCosts, Vectors
 
 KERNEL = """\
@@ -289,7 +289,7 @@ def test_what_is_not_copied(name: str) -> None:
 
 
 def test_no_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octants.passes.localise_rows._MOST_BYTES", 63)
+    monkeypatch.setattr("octants.passes.storage.localise_rows._MOST_BYTES", 63)
     assert rewritten(kernel())[1] == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from octants.ir.cooperative_tasks import ALL_REGISTERS
 from octants.ir.parser import parse
-from octants.passes.mark_short_tasks import mark_short_tasks
+from octants.passes.tasks.mark_short_tasks import mark_short_tasks
 
 KERNEL = """\
 kernel @k

@@ -31,8 +31,8 @@ def pictures(module: ModuleType) -> list[tuple[str, str]]:
 
 OF_PASSES = [
     (module, name)
-    for _, name, _ in pkgutil.iter_modules(passes.__path__)
-    for module in [importlib.import_module(f"octants.passes.{name}")]
+    for _, path, _ in pkgutil.walk_packages(passes.__path__, "octants.passes.")
+    for module, name in [(importlib.import_module(path), path.rpartition(".")[2])]
     if hasattr(module, name) and "\nAfter::\n" in (module.__doc__ or "")
 ]
 PICTURES = [

@@ -13,8 +13,8 @@ from octants import driver, options
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.expand_powers import expand_powers
-from octants.passes.relax_divisions import relax_divisions
+from octants.passes.arithmetic.expand_powers import expand_powers
+from octants.passes.arithmetic.relax_divisions import relax_divisions
 from tests.devices import ARCH
 from tests.mathlib.compiled_functions import units
 

@@ -1,4 +1,4 @@
-"""`passes.section_arrays`: which accesses get sections of an array, and what these are worth."""
+"""`section_arrays`: which accesses get sections of an array, and what these are worth."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis.access_aliasing import ElementAliasing
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Companion
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.section_arrays import section_arrays
+from octants.passes.sums.section_arrays import section_arrays
 from tests.devices import on_cpu
 
 STEPS, N = 6, 20

@@ -14,7 +14,7 @@ from octants.autodiff.forward import forward
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
 from octants.ir.verifier import verify
-from octants.passes.sequence_work_items import sequence_work_items
+from octants.passes.cooperation.sequence_work_items import sequence_work_items
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
 from tests.autodiff.reversing import differentiate

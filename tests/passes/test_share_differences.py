@@ -7,7 +7,7 @@ import pytest
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.share_differences import share_differences
+from octants.passes.arithmetic.share_differences import share_differences
 
 KERNEL = """\
 kernel @k

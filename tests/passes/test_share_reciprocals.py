@@ -12,7 +12,7 @@ import octants as qd
 from octants import driver, options
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
-from octants.passes.share_reciprocals import share_reciprocals
+from octants.passes.arithmetic.share_reciprocals import share_reciprocals
 
 
 @pytest.fixture(autouse=True)

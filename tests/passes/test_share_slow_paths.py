@@ -1,4 +1,4 @@
-"""Tests of `passes.share_slow_paths`: bit by bit what functions give that test their own angles."""
+"""Tests of `share_slow_paths`: bit by bit what functions give that test their own angles."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis import slow_paths
+from octants.analysis.floats import slow_paths
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
-from octants.passes import share_slow_paths as passes
-from octants.passes.share_slow_paths import MOST_FUNCTIONS, share_slow_paths
-from octants.passes.unroll_loops import unroll_loops
+from octants.passes.arithmetic import share_slow_paths as passes
+from octants.passes.arithmetic.share_slow_paths import MOST_FUNCTIONS, share_slow_paths
+from octants.passes.loops.unroll_loops import unroll_loops
 from tests.passes.test_unroll_loops import ANGLES, LOOP, wrong_from_far
 
 KERNEL = """\

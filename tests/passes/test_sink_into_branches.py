@@ -12,7 +12,7 @@ import octants as qd
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.sink_into_branches import sink_into_branches
+from octants.passes.code_motion.sink_into_branches import sink_into_branches
 
 N = 24
 HEAD = """\

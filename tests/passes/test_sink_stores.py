@@ -9,7 +9,7 @@ import pytest
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.sink_stores import sink_stores
+from octants.passes.code_motion.sink_stores import sink_stores
 
 HEAD = """\
 kernel @k

@@ -1,4 +1,4 @@
-"""Tests of `passes.spill_vectors`: what is in memory, what stays in registers, and results."""
+"""Tests of `spill_vectors`: what is in memory, what stays in registers, and results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from octants.ir.core import Companion, Module, Space
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.pass_context import Stage
-from octants.passes.spill_vectors import spill_vectors
+from octants.passes.storage.spill_vectors import spill_vectors
 from octants.simplify import simplify
 from octants.target import Capabilities
 from tests.autodiff.random_ir import VectorGenerator, forward, inputs

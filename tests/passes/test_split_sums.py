@@ -13,8 +13,8 @@ import octants as qd
 from octants.backends.cpu import CpuBackend
 from octants.ir.core import Module
 from octants.ir.printer import to_text
-from octants.passes.sequence_work_items import sequence_work_items
-from octants.passes.split_sums import split_sums
+from octants.passes.cooperation.sequence_work_items import sequence_work_items
+from octants.passes.sums.split_sums import split_sums
 from octants.target import Blocks
 from tests.devices import on_cpu
 from tests.machines import pretend
@@ -40,7 +40,7 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         sequence_work_items(module)
 
     pretend(monkeypatch, CpuBackend, fills=fills, splits=True, blocks=Blocks(lanes))
-    monkeypatch.setattr("octants.passes.split_sums.split_sums", split_and_serialise)
+    monkeypatch.setattr("octants.passes.sums.split_sums.split_sums", split_and_serialise)
     qd.init(arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level="error")
     yield
     qd.reset()
@@ -414,7 +414,7 @@ def test_items_that_add_to_the_same_elements_do_not_share(
     runtime: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their subgroups combine these sums; lanes of one item would add to different elements."""
-    monkeypatch.setattr("octants.passes.gather_sums.gather_sums", lambda *_: None)
+    monkeypatch.setattr("octants.passes.sums.gather_sums.gather_sums", lambda *_: None)
     world, n = World(), 40
 
     @qd.kernel

@@ -1,4 +1,4 @@
-"""Tests of `passes.unroll_loops`: bit by bit what loops give, whatever their trip counts."""
+"""Tests of `passes.loops.unroll_loops`: bit by bit what loops give, whatever their trip counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from octants.ir.core import Block, Companion, Module
 from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.mathlib.fast_by_estimates import FAR
-from octants.passes.unroll_loops import unroll_loops
+from octants.passes.loops.unroll_loops import unroll_loops
 from octants.types.scalars import f32
 from tests.autodiff.random_ir import forward, inputs
 from tests.autodiff.reversing import differentiate

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.indices.affine_analysis import AffineExpressions
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.interpreter import run
 from octants.ir import ops
@@ -16,7 +16,7 @@ from octants.ir.core import Block, Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
-from octants.passes.unroll_shared_sums import unroll_shared_sums
+from octants.passes.loops.unroll_shared_sums import unroll_shared_sums
 from octants.target import ALWAYS, NEVER, Target, Vectors
 
 KERNEL = """\

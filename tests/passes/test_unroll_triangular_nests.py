@@ -12,7 +12,7 @@ from octants.ir import ops
 from octants.ir.core import Module
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
-from octants.passes import unroll_triangular_nests as unrolling
+from octants.passes.loops import unroll_triangular_nests as unrolling
 from tests.codegen.on_emulated_gpu import emulated_gpu
 
 ITEMS = 5

@@ -11,8 +11,8 @@ import pytest
 
 import octants as qd
 from octants import interpreter
-from octants.analysis.access_aliasing import ElementAliasing
-from octants.analysis.affine_analysis import AffineExpressions
+from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value

@@ -10,7 +10,7 @@ import pytest
 from octants.lang.directives import loop_config
 from octants.lang.scalar_functions import sin
 from octants.lang.simt import block, subgroup
-from octants.passes.sequence_work_items import sequence_work_items
+from octants.passes.cooperation.sequence_work_items import sequence_work_items
 from octants.pipeline import Stage, finish
 from octants.target import Capabilities
 from octants.types.scalars import f64, i32

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis.reductions import find_reductions, find_shared
+from octants.analysis.sums.reductions import find_reductions, find_shared
 from octants.codegen.spirv.compile import ENOUGH, FEW, LONG, PLAIN, SUMMING, compile_module
 from octants.codegen.spirv.opcodes import Op
 from octants.diagnostics.exceptions import OctantsAssertionError

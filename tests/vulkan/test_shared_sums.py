@@ -10,7 +10,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.analysis import trip_count_keys
+from octants.analysis.control_flow import trip_count_keys
 from octants.backends.vulkan import VulkanBackend
 from octants.codegen import sorted_work_items
 from octants.codegen.spirv.compile import FEW, LONG, PLAIN, SUMMING, compile_module

@@ -11,7 +11,7 @@ import pytest
 
 import octants as qd
 from octants import driver
-from octants.analysis import trip_count_keys
+from octants.analysis.control_flow import trip_count_keys
 from octants.codegen import sorted_work_items
 from octants.codegen.structured import dispatch_functions
 from tests.codegen import test_records as records

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.analysis import slow_paths
+from octants.analysis.floats import slow_paths
 from octants.launch.kernel import Kernel
 from octants.mathlib.fast_by_estimates import FAR
 from octants.types.scalars import DType

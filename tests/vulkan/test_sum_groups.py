@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.analysis.reductions import find_shared
-from octants.analysis.sum_groups import find_groups
+from octants.analysis.sums.reductions import find_shared
+from octants.analysis.sums.sum_groups import find_groups
 from octants.codegen.spirv.compile import compile_module
 from octants.codegen.spirv.opcodes import Op
 from octants.ir.core import Array, Companion, Module, Space

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.ad.tape import Tape
-from octants.ad.tape_entries import CustomEntry
+from octants.ad.tapes.tape import Tape
+from octants.ad.tapes.tape_entries import CustomEntry
 from octants.deferred_import import Deferred
 from octants.diagnostics.tape_errors import NoGradientGiven, NotReplaced
 

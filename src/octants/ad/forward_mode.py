@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import driver
-from octants.ad.block_ends import EndOfBlock
 from octants.ad.clear_gradients import clear_gradients
-from octants.ad.memory_overlaps import MemoryOverlaps
-from octants.ad.untracked_writes import UntrackedWrites
+from octants.ad.tapes.block_ends import EndOfBlock
+from octants.ad.tapes.memory_overlaps import MemoryOverlaps
+from octants.ad.tapes.untracked_writes import UntrackedWrites
 from octants.data.array_base import Tensor
 from octants.data.host_access_events import (
     HostWrite,
@@ -27,12 +27,12 @@ from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.internal_members import internal
 from octants.ir.core import Companion
-from octants.launch.changing_numbers import with_constants
-from octants.launch.derivative_variants import merge_aliases, tangent_program
-from octants.launch.lost_gradient_warnings import GradientEnds
-from octants.launch.race_checks import check_before_tangents
+from octants.launch.checks.race_checks import check_before_tangents
+from octants.launch.gradients.derivative_variants import merge_aliases, tangent_program
+from octants.launch.gradients.lost_gradient_warnings import GradientEnds
+from octants.launch.gradients.taped_memory import equals_of, memories_of, memory_of, memory_of_write
 from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import equals_of, memories_of, memory_of, memory_of_write
+from octants.launch.warm.changing_numbers import with_constants
 from octants.types.specialisation_signature import FieldHandle
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Tangents in arrays of their own, computed beside the values: alone, or recorded by a tape.
 
-`Tangents` passes each launch on with tangents (`launch.derivative_variants`). To a tape these are
-launches like any others, of kernels with more arrays. So it can go back through them: with the
-adjoint of a tangent, the gradient by the values is a product with second derivatives.
+`Tangents` passes each launch on with tangents (`launch.gradients.derivative_variants`). To a tape
+these are launches like any others, of kernels with more arrays. So it can go back through them:
+with the adjoint of a tangent, the gradient by the values is a product with second derivatives.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
-from octants.ad.tape import Tape
-from octants.ad.untracked_writes import UntrackedWrites
+from octants.ad.tapes.tape import Tape
+from octants.ad.tapes.untracked_writes import UntrackedWrites
 from octants.data.host_access_events import HostWrite, forget, observe_shares, observe_writes
 from octants.data.host_element_access import ElementRange
 from octants.data.ndarray import Ndarray, make_ndarray
@@ -21,18 +21,18 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.launch_errors import ArraysOnTwoDevices
 from octants.diagnostics.tape_errors import PartialOverlap
 from octants.ir.core import Array, Companion, Space
-from octants.launch.changing_numbers import with_constants
-from octants.launch.derivative_variants import merge_aliases, with_tangents
-from octants.launch.lost_gradient_warnings import GradientEnds, flow_of
-from octants.launch.race_checks import check_before_tangents
-from octants.launch.specialisation import Specialisation
-from octants.launch.taped_memory import (
+from octants.launch.checks.race_checks import check_before_tangents
+from octants.launch.gradients.derivative_variants import merge_aliases, with_tangents
+from octants.launch.gradients.lost_gradient_warnings import GradientEnds, flow_of
+from octants.launch.gradients.taped_memory import (
     TapedMemory,
     equals_of,
     memories_of,
     memory_of,
     memory_of_write,
 )
+from octants.launch.specialisation import Specialisation
+from octants.launch.warm.changing_numbers import with_constants
 from octants.types.scalars import DType
 
 if TYPE_CHECKING:

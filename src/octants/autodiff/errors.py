@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis.races import RacePair
+from octants.analysis.memory.races import RacePair
 from octants.diagnostics.exceptions import OctantsCompilationError
 from octants.diagnostics.race_errors import describe_race
 from octants.diagnostics.render import Diagnostic, Label

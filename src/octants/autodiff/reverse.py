@@ -39,13 +39,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from typing import Any
 
-from octants.analysis.replay_strictness import (
+from octants.analysis.floats.replay_strictness import (
     APPROXIMATE_TRIG,
     decides,
     may_differ_in_replay,
     sines_and_cosines,
 )
-from octants.analysis.serial_sums import REASSOCIATE_SUMS, only_sums
+from octants.analysis.sums.serial_sums import REASSOCIATE_SUMS, only_sums
 from octants.autodiff.emit.primal_reads import RECOMPUTED, PrimalReads
 from octants.autodiff.emit.reverse_task import Emitted, emit
 from octants.autodiff.errors import Hazard

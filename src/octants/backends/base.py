@@ -18,12 +18,12 @@ from octants.target import Capabilities, Target
 
 if TYPE_CHECKING:
     from octants import frontend, pipeline
-    from octants.analysis import privatisation, reductions
     from octants.analysis.lanes import choose_loops
+    from octants.analysis.sums import privatisation, reductions
 else:
     frontend, pipeline = Deferred("octants.frontend"), Deferred("octants.pipeline")
-    privatisation = Deferred("octants.analysis.privatisation")
-    reductions = Deferred("octants.analysis.reductions")
+    privatisation = Deferred("octants.analysis.sums.privatisation")
+    reductions = Deferred("octants.analysis.sums.reductions")
     choose_loops = Deferred("octants.analysis.lanes.choose_loops")
 
 Run = Callable[[int], None]

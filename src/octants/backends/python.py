@@ -15,11 +15,11 @@ from octants.runtime.devices.null import NullDevice
 from octants.target import Blocks, Capabilities, Target
 
 if TYPE_CHECKING:
-    from octants.analysis import privatisation
     from octants.analysis.lanes import choose_loops
+    from octants.analysis.sums import privatisation
     from octants.runtime.devices import interpreter as interpreter_device
 else:
-    privatisation = Deferred("octants.analysis.privatisation")
+    privatisation = Deferred("octants.analysis.sums.privatisation")
     choose_loops = Deferred("octants.analysis.lanes.choose_loops")
     interpreter_device = Deferred("octants.runtime.devices.interpreter")
 

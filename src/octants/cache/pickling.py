@@ -13,7 +13,7 @@ from typing import Any
 _FUNCTIONS = {
     ("builtins", "frozenset"),
     ("octants.types.scalars", "by_name"),
-    ("octants.analysis.index_ranges", "Regions"),
+    ("octants.analysis.indices.index_ranges", "Regions"),
     ("octants.launch.bound_code", "bind"),
     ("octants.types.specialisation_signature", "FieldSource"),
 }

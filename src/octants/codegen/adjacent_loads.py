@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.array_strides import strides
+from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.indices.array_strides import strides
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.privatisation import find_sums, is_dense
-from octants.analysis.reductions import find_shared
-from octants.analysis.sum_groups import SumGroup, find_groups
+from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.sums.privatisation import find_sums, is_dense
+from octants.analysis.sums.reductions import find_shared
+from octants.analysis.sums.sum_groups import SumGroup, find_groups
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Operation, Space, Task

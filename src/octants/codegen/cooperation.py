@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from octants.analysis.affine_arithmetic import wrapped
-from octants.analysis.reductions import Reduction
-from octants.analysis.sum_groups import SumGroup
-from octants.analysis.sum_groups import find_groups as find_sum_groups
-from octants.analysis.sums_of_products import MIXED, ProductFinder, SumsOfProducts
+from octants.analysis.indices.affine_arithmetic import wrapped
+from octants.analysis.sums.reductions import Reduction
+from octants.analysis.sums.sum_groups import SumGroup
+from octants.analysis.sums.sum_groups import find_groups as find_sum_groups
+from octants.analysis.sums.sums_of_products import MIXED, ProductFinder, SumsOfProducts
 from octants.codegen import arithmetic, atomics, per_thread_reductions, sums_of_products
 from octants.codegen.function_emitter import Lanes, ThreadFunction
 from octants.codegen.instruction_writer import Operand, ThreadCode, register

@@ -1,11 +1,11 @@
-"""Reduce a thread's updates of one address in a register; see `analysis.reductions`."""
+"""Reduce a thread's updates of one address in a register; see `analysis.sums.reductions`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from octants.analysis.reductions import Collect, Deliver, Reduction, neutral
+from octants.analysis.sums.reductions import Collect, Deliver, Reduction, neutral
 from octants.codegen import arithmetic, atomics
 from octants.codegen.function_emitter import FunctionEmitter
 from octants.codegen.instruction_writer import Operand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from octants.analysis.repeated_reads import RepeatedReads
+from octants.analysis.memory.repeated_reads import RepeatedReads
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import (

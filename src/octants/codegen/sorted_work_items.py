@@ -5,14 +5,14 @@ a key, the greatest first: it counts the items of each key in shared memory, add
 puts the number of each item where its key begins. Then its subgroups run the items in that order:
 alternately from the first subgroup to the last one and back, so that all end at about the same
 time. A launch with smaller blocks, where memory for records is short, does not sort. See
-`analysis.trip_count_keys`.
+`analysis.control_flow.trip_count_keys`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.trip_count_keys import TripCountKey
+from octants.analysis.control_flow.trip_count_keys import TripCountKey
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, UnaddressedElement
 from octants.ir.core import Task

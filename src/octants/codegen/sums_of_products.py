@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.sums_of_products import MOST_FACTORS, PIECE, ROWS, SumsOfProducts
+from octants.analysis.sums.sums_of_products import MOST_FACTORS, PIECE, ROWS, SumsOfProducts
 from octants.codegen import arithmetic
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, UnaddressedElement

@@ -6,9 +6,9 @@ aligned::
     for each four iterations, if arrays are aligned: loads of 16 bytes each, and the iterations
     for the remaining iterations, or all: the iteration
 
-Loads of an unrolled loop that adds to shared elements (`passes.unroll_shared_sums`) are combined
-within an iteration. Such a loop is written twice: with vector loads, for arrays that are aligned,
-and without.
+Loads of an unrolled loop that adds to shared elements (`passes.loops.unroll_shared_sums`) are
+combined within an iteration. Such a loop is written twice: with vector loads, for arrays that are
+aligned, and without.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Runtime:
         self.clears: dict[Any, tuple[tuple[int, ...], list[weakref.ref[Any]], RangesByDevice]] = {}
         """Belongs to `ad.clear_gradients`: a version, the arrays that were there, their memory."""
         self.tapes: Any = None
-        """Belongs to `ad.repeated_tapes`: what tapes remember of earlier ones."""
+        """Belongs to `ad.overwrites.repeated_tapes`: what tapes remember of earlier ones."""
         self._arrays: dict[Companion, weakref.WeakValueDictionary[int, Any]] = {
             companion: weakref.WeakValueDictionary() for companion in Companion
         }

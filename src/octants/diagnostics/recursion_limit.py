@@ -11,7 +11,7 @@ from octants.diagnostics.errors import TooDeep
 from octants.locks_at_fork import released_in_children
 
 LIMIT = 20_000
-"""Python's own recursion limit meanwhile: `frontend.functions.DEEPEST` inlined calls need it."""
+"""Python's recursion limit meanwhile: `frontend.calls.functions.DEEPEST` inlined calls need it."""
 
 _lock = released_in_children(threading.Lock())
 _in_progress = 0

@@ -1,17 +1,15 @@
 """From Python functions to modules: SSA is built in one walk over the syntax tree.
 
 Read `build` (the entry), `context` (the state), `statements` and `expressions` (a function for each
-node), then `control_flow_joins`. The other files by subject:
+node), then `control_flow.control_flow_joins`. `scope` has the functions and loops that are being
+built, `assignments` what both kinds of nodes assign. The folders, each with a tour of its own:
 
-* Names and Python objects: `scope`, `name_resolution`, `python_object_conversion`; what a kernel is
-  specialised for: `compile_time_evaluation`, `unspecialised_numbers`, `cacheable_calls`.
-* Values: `expression_values`, `operands`, `arithmetic`, `numeric_functions`, `conditions`; vectors:
-  `matrices`, `linear_algebra`, `constructors`; `flattening` makes scalars of them.
-* Memory: `kernel_arrays`, `indexing`, `references`, `assignments`; `quantised_fields`,
-  `sparse_access`.
-* Loops: `loops`, `loop_domains`, `parallel_loops`, `unrolled_loops`, `thread_block_loops`;
-  `early_exits`.
-* Calls: `calls` dispatches to `language_calls`, `builtins`, `inlined_calls` and `recursion`.
+* `syntax`: the source of a function, before SSA is built of it.
+* `compile_time`: Python objects, names of them, and what a kernel is specialised for.
+* `values`: numbers, vectors, matrices and structs, with their operators and functions.
+* `memory`: arrays, subscripts and references; sparse and quantised fields.
+* `control_flow`: conditions, loops, and work items that cooperate.
+* `calls`: words of the language, its library, inlined functions, recursion.
 """
 
 from __future__ import annotations

@@ -15,9 +15,11 @@ from octants.diagnostics.errors import (
     UserError,
     WrongUnpacking,
 )
-from octants.frontend import compile_time_evaluation, flattening, lossy_assignments, references
+from octants.frontend.compile_time import compile_time_evaluation
 from octants.frontend.context import Context
-from octants.frontend.expression_values import (
+from octants.frontend.memory import references
+from octants.frontend.values import flattening, lossy_assignments
+from octants.frontend.values.expression_values import (
     ElementReference,
     MatrixValue,
     StructValue,

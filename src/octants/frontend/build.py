@@ -9,21 +9,16 @@ from octants.diagnostics.errors import MissingReturn
 from octants.diagnostics.exceptions import InternalError
 from octants.diagnostics.recursion_limit import deep_recursion
 from octants.diagnostics.render import Diagnostic
-from octants.frontend import (
-    calls,
-    conditions,
-    expressions,
-    functions,
-    references,
-    source,
-    sparse_access,
-    statements,
-)
+from octants.frontend import expressions, statements
+from octants.frontend.calls import dispatch, functions
+from octants.frontend.compile_time.python_object_conversion import wrap
+from octants.frontend.compile_time.unspecialised_numbers import HostNumbers
 from octants.frontend.context import Context, Handlers
-from octants.frontend.python_object_conversion import wrap
-from octants.frontend.returns import Returns
+from octants.frontend.control_flow import conditions
+from octants.frontend.memory import references, sparse_access
+from octants.frontend.memory.returns import Returns
 from octants.frontend.scope import UNDEFINED, FunctionScope
-from octants.frontend.unspecialised_numbers import HostNumbers
+from octants.frontend.syntax import source
 from octants.ir.core import Module
 from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
@@ -39,7 +34,7 @@ from octants.types.specialisation_signature import (
 
 HANDLERS = Handlers(
     references,
-    {**expressions.TABLE, **conditions.TABLE, **calls.TABLE},
+    {**expressions.TABLE, **conditions.TABLE, **dispatch.TABLE},
     statements.TABLE,
     statements.build,
     sparse_access.after_write,

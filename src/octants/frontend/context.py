@@ -31,13 +31,13 @@ from octants.diagnostics.errors import NumberTooLarge, UserError
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import InlinedCall, Span
-from octants.frontend.active_cells import ActiveCells
-from octants.frontend.expression_values import StaticValue, Variable, is_number
-from octants.frontend.kernel_arrays import Arrays
+from octants.frontend.compile_time.unspecialised_numbers import HostNumber, HostNumbers
+from octants.frontend.control_flow.thread_block_loops import BlockLoop
+from octants.frontend.memory.active_cells import ActiveCells
+from octants.frontend.memory.kernel_arrays import Arrays
+from octants.frontend.memory.stop_gradient import Stops
 from octants.frontend.scope import Scopes, VariableRegion
-from octants.frontend.stop_gradient import Stops
-from octants.frontend.thread_block_loops import BlockLoop
-from octants.frontend.unspecialised_numbers import HostNumber, HostNumbers
+from octants.frontend.values.expression_values import StaticValue, Variable, is_number
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Value
 from octants.lang.library_function_marks import is_library_function
@@ -55,7 +55,7 @@ Evaluators = Mapping[type[ast.AST], Callable[..., Any]]
 
 
 class ReferenceAccess(Protocol):
-    """How a context reads and writes: the functions of `frontend.references`, which build on it."""
+    """How a context reads and writes: functions of `frontend.memory.references`, built on it."""
 
     def value(self, context: Any, x: Any, /) -> Any:
         """A run-time value for anything that has one."""
@@ -133,7 +133,7 @@ class Context:
         self.first_hidden = 0  # the position of the first hidden argument
         self.is_repeatable = True  # whether what is built depends on `reads` and no more
         self.parameters: dict[Any, list[Any]] = {}
-        self.recursive: dict[Any, bool] = {}  # by function and owner; see `frontend.recursion`
+        self.recursive: dict[Any, bool] = {}  # by function and owner; see `calls.recursion`
         self.recursion: Any = None  # the recursive functions that are being built
         self._handlers = handlers
 

@@ -14,24 +14,20 @@ from octants.diagnostics.errors import (
     UnsupportedSyntax,
     WrongFormat,
 )
-from octants.frontend import (
-    arithmetic,
-    assignments,
-    compile_time_evaluation,
-    indexing,
-    name_resolution,
-    print_and_assert,
-    struct_operators,
-)
+from octants.frontend import assignments
+from octants.frontend.calls import print_and_assert
+from octants.frontend.compile_time import compile_time_evaluation, name_resolution
+from octants.frontend.compile_time.unspecialised_numbers import HostNumber
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.expression_values import (
+from octants.frontend.memory import indexing
+from octants.frontend.values import arithmetic, struct_operators
+from octants.frontend.values.expression_values import (
     FormattedString,
     StructValue,
     describe,
     is_number,
     is_run_time,
 )
-from octants.frontend.unspecialised_numbers import HostNumber
 from octants.types.matrix_values import Matrix
 
 BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {

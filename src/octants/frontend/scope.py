@@ -11,9 +11,15 @@ from dataclasses import field
 from typing import Any
 
 from octants.diagnostics.span import Span
-from octants.frontend import flattening, source
-from octants.frontend.expression_values import StructValue, Variable, VariableReference, is_view
-from octants.frontend.source import FunctionSource
+from octants.frontend.syntax import source
+from octants.frontend.syntax.source import FunctionSource
+from octants.frontend.values import flattening
+from octants.frontend.values.expression_values import (
+    StructValue,
+    Variable,
+    VariableReference,
+    is_view,
+)
 from octants.ir.core import Block
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import u1

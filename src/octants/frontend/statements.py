@@ -12,26 +12,22 @@ from octants.diagnostics.errors import (
     UnsupportedSyntax,
     UnusedComparison,
 )
-from octants.frontend import (
-    assignments,
+from octants.frontend import assignments
+from octants.frontend.calls import print_and_assert
+from octants.frontend.compile_time import local_lists, name_resolution
+from octants.frontend.context import Context
+from octants.frontend.control_flow import (
     conditions,
     control_flow_joins,
     early_exits,
-    hidden_arrays,
-    local_lists,
     loops,
-    lossy_assignments,
-    name_resolution,
-    print_and_assert,
-    returns,
-    sparse_matrix_entries,
     stream_parallel,
-    tiles,
 )
-from octants.frontend.context import Context
-from octants.frontend.expression_values import ElementReference, VariableReference
 from octants.frontend.expressions import binary_operation
+from octants.frontend.memory import hidden_arrays, returns, sparse_matrix_entries
 from octants.frontend.scope import UNDEFINED, VariableRegion
+from octants.frontend.values import lossy_assignments, tiles
+from octants.frontend.values.expression_values import ElementReference, VariableReference
 from octants.ir.core import Block, Value
 
 # -- one after the other ---------------------------------------------------------------------------

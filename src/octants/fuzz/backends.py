@@ -483,7 +483,7 @@ class Session:
     def adjoint_multiples(self, actual: Actual) -> None:
         """Gradients for several multiples of the adjoints at once."""
         self._reset()
-        module = f"{self.qd.__name__}.ad.batched_tape"
+        module = f"{self.qd.__name__}.ad.tapes.batched_tape"
         batched = importlib.import_module(module)
         gradients = batched.BatchedGradients(len(MULTIPLES))
         with batched.BatchedTape(gradients):
@@ -543,7 +543,7 @@ class Session:
 @contextlib.contextmanager
 def _repeated_once(qd: Any) -> Iterator[None]:
     """Have the second tape alike captured, where others wait for more."""
-    repeated: Any = importlib.import_module(f"{qd.__name__}.ad.repeated_reversals")
+    repeated: Any = importlib.import_module(f"{qd.__name__}.ad.overwrites.repeated_reversals")
     usual, repeated.REPEATED = repeated.REPEATED, 1
     try:
         yield

@@ -1,7 +1,7 @@
 """Values, blocks, operations and modules: structured SSA.
 
 A `Module` is one kernel. As the frontend builds it, its `body` is one block in which serial
-operations and `ParallelFor` stand side by side; after `passes.outline_tasks` it is a list of
+operations and `ParallelFor` stand side by side; after `passes.tasks.outline_tasks` it is a list of
 `Task`s. Every block ends in a `Yield`. A value is defined once, by an operation or as an argument
 of a block, before its uses; a region sees the values of the blocks around it.
 

@@ -1,8 +1,9 @@
 """The functions of scalars that kernels call; vectors and matrices are taken element by element.
 
-In a kernel their meaning is given by `octants.frontend.builtins`, and integers that are given to a
-function of floats become the default float. On the host they compute with numpy, on numbers and on
-`Vector` and `Matrix` values. The derivatives at kinks are stated here: they are always finite.
+In a kernel their meaning is given by `octants.frontend.calls.builtins`, and integers that are given
+to a function of floats become the default float. On the host they compute with numpy, on numbers
+and on `Vector` and `Matrix` values. The derivatives at kinks are stated here: they are always
+finite.
 """
 
 from __future__ import annotations

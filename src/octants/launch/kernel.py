@@ -29,14 +29,14 @@ from octants.diagnostics.user_frames import levels_to_the_user
 from octants.garbage_collection import Uncollected
 from octants.internal_members import internal
 from octants.lang.library_function_marks import is_from_octants
-from octants.launch.changing_numbers import varying_reads
+from octants.launch.checks.race_checks import launch_with_race_check
 from octants.launch.dlpack_arguments import import_arguments
-from octants.launch.kernel_gradient import Gradient
-from octants.launch.race_checks import launch_with_race_check
+from octants.launch.gradients.kernel_gradient import Gradient
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
-from octants.launch.warm_call import Recogniser, WarmCall, make_entry, recogniser_of
-from octants.launch.warm_gradient import WarmGradients
+from octants.launch.warm.changing_numbers import varying_reads
+from octants.launch.warm.warm_call import Recogniser, WarmCall, make_entry, recogniser_of
+from octants.launch.warm.warm_gradient import WarmGradients
 from octants.runtime.arguments.kernel_signatures import is_in_class, is_method, read_signature
 from octants.runtime.arguments.parameters import make_key_function
 from octants.timeline import COMPILE, span

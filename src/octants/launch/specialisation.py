@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from octants import driver, options
-from octants.analysis.index_ranges import Regions
+from octants.analysis.indices.index_ranges import Regions
 from octants.cache import configured_store
 from octants.cache.build_inputs import value_now
 from octants.cached_property import cached_property
@@ -31,7 +31,7 @@ from octants.launch.bound_code import BoundKernelCode, written_arrays
 from octants.launch.kernel_cache import build_environment, open_entry
 from octants.launch.kernel_device import arrays_of_arguments, arrays_of_fields, common_device
 from octants.launch.returned_values import next_value
-from octants.launch.specialisation_guards import (
+from octants.launch.warm.specialisation_guards import (
     KernelReads,
     Terms,
     guard_terms,
@@ -66,10 +66,10 @@ from octants.types.specialisation_signature import (
 from octants.types.weak_references import parts_of, reference_to, weakly
 
 if TYPE_CHECKING:
-    from octants.analysis import accessed_regions
+    from octants.analysis.memory import accessed_regions
     from octants.frontend import Built
 else:
-    accessed_regions = Deferred("octants.analysis.accessed_regions")
+    accessed_regions = Deferred("octants.analysis.memory.accessed_regions")
 
 LOG_ARGUMENTS = ("bounds", "starts", "words")
 _WITH_ADJOINTS = " with adjoints "
@@ -100,7 +100,7 @@ _referent = weakref.ref.__call__
 
 
 class Held:
-    """The fields that launches of a kernel use; `memories` belongs to `launch.taped_memory`."""
+    """The fields that launches of a kernel use; `launch.gradients.taped_memory` owns `memories`."""
 
     __slots__ = ("__weakref__", "fields", "memories")
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from octants import driver
 from octants.ad.custom_gradients import grad_for, grad_replaced
-from octants.ad.tape import Tape
+from octants.ad.tapes.tape import Tape
 from octants.api import kernel
 from octants.data.array_base import Tensor
 from octants.data.field_factories import make_field

@@ -9,7 +9,7 @@ import numpy as np
 
 from octants import driver
 from octants.ad.custom_gradients import grad_for, grad_replaced
-from octants.ad.tape import Tape
+from octants.ad.tapes.tape import Tape
 from octants.data.array_base import Tensor
 from octants.data.ndarray import Ndarray, ndarray
 from octants.diagnostics.linalg_errors import NoTangents, WrongMatrixOperand, WrongOperandShape

@@ -2,7 +2,7 @@
 
 All elements have addresses, as those of dense blocks have; an array of i32, the `activity` of a
 block, says which cells are in use. What lies in a cell that is not active is zero, so that a read
-need not ask. See `octants.frontend.sparse_access` for what kernels do with that.
+need not ask. See `octants.frontend.memory.sparse_access` for what kernels do with that.
 """
 
 from __future__ import annotations

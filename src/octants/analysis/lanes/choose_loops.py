@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.cost_model import GRAIN, Costs
 from octants.analysis.lanes.lane_choice import LaneChoice as LaneChoice
 from octants.analysis.lanes.row_major_loops import ContiguousRows, find_rows
 from octants.analysis.lanes.time_estimate import CheapUpdates, Cost, LaneCost
-from octants.analysis.privatisation import find_sums
-from octants.analysis.reductions import find_reductions
-from octants.analysis.uniformity import Uniformity
+from octants.analysis.sums.privatisation import find_sums
+from octants.analysis.sums.reductions import find_reductions
 from octants.ir import ops
 from octants.ir.cooperative_tasks import ON_STACK, local_arrays, nbytes
 from octants.ir.core import ArrayRef, Operation, Space, Task

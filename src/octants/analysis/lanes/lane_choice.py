@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.lanes.row_major_loops import ContiguousRows
-from octants.analysis.uniformity import Uniformity
 from octants.lazy_dataclass import dataclass
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.array_strides import address_step, strides
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.cost_model import ATOMIC, CHEAP, DIVISION, DIVISIONS, LIBRARY, RANDOM, STREAM
+from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.indices.array_strides import address_step, strides
 from octants.analysis.lanes.row_major_loops import ContiguousRows
-from octants.analysis.uniformity import Uniformity
 from octants.ir import ops
 from octants.ir.core import (
     CHECKPOINT,

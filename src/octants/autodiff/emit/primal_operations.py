@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octants.analysis.repeated_reads import RepeatedReads
+from octants.analysis.memory.repeated_reads import RepeatedReads
 from octants.autodiff.emit.primal_values import PrimalValues
 from octants.autodiff.emit.reverse_task_builder import EntryBuilder
 from octants.autodiff.facts.hazardous_reads import ReadLog
@@ -34,7 +34,8 @@ class PrimalMemory:
 
     `arrays` maps primal arrays to those of the reverse kernel, `origins` the copies of scalar
     operations to these. ``log`` is the record of logged reads. `varying_positions` are positions in
-    it that may differ in a replay (`analysis.repeated_reads`); none goes beyond `last_logged`.
+    it that may differ in a replay (`analysis.memory.repeated_reads`); none goes beyond
+    `last_logged`.
     """
 
     def __init__(

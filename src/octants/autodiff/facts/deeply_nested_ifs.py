@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from octants.analysis.repeated_reads import RepeatedReads
+from octants.analysis.memory.repeated_reads import RepeatedReads
 from octants.autodiff.facts.hazardous_reads import ReadLog
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from octants.analysis.access_aliasing import ElementAliasing
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import Array, Block, Companion, Space, Task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis.access_aliasing import ElementAliasing
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.autodiff.facts.cooperative_tasks import shared_with_adjoints
 from octants.autodiff.facts.hazardous_reads import ReadLog, thread_log, writers
 from octants.autodiff.facts.idempotent_tasks import initialises

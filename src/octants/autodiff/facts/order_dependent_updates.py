@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.access_aliasing import ElementAliasing
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.autodiff.facts.activity import ActivityFlow
 from octants.ir import ops
 from octants.ir.core import Array, Companion, Task

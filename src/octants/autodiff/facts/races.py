@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.races import OWN, Matters, RacePair, Races, matters_forward, races_of
+from octants.analysis.memory.races import OWN, Matters, RacePair, Races, matters_forward, races_of
 from octants.autodiff.errors import racing
 from octants.autodiff.facts.activity import ActivityFlow
 from octants.autodiff.facts.cooperative_tasks import changes_something
@@ -42,7 +42,7 @@ def value_races(module: Module) -> list[RacePair]:
 def stamps(
     module: Module, companion: Companion = Companion.ADJOINT
 ) -> Callable[[Operation], int | None]:
-    """Identify what stores store, as far as derivatives go; see `passes.watch_races.Stamp`.
+    """Identify what stores store, as far as derivatives go; see `passes.checks.watch_races.Stamp`.
 
     Args:
         module: the kernel.

@@ -11,10 +11,10 @@ Before::                                             After::
     }
 
 A backward sweep reverses the last iteration first. Where no iteration needs what another one left,
-as in the gradient of a sum, the order does not matter (`analysis.serial_sums.has_free_order`). From
-the first one on there is no distance to the end to compute, addresses ascend, and work items that
-run in step are at the same iteration, so that inner loops whose bounds depend on it take as long as
-in the primal loop.
+as in the gradient of a sum, the order does not matter (`analysis.sums.serial_sums.has_free_order`).
+From the first one on there is no distance to the end to compute, addresses ascend, and work items
+that run in step are at the same iteration, so that inner loops whose bounds depend on it take as
+long as in the primal loop.
 
 A loop with which inner loops may be stored reverses the last iteration first even if they are run
 again, so that the gradient has the same bits: frames are found from the last one on.
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from octants.analysis.serial_sums import has_free_order
+from octants.analysis.sums.serial_sums import has_free_order
 from octants.ir import ops
 from octants.ir.core import Module, Operation, Value, replace_operands
 

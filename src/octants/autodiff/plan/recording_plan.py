@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from octants.analysis.serial_sums import unread_sums
+from octants.analysis.sums.serial_sums import unread_sums
 from octants.autodiff.plan import records_in_registers
 from octants.autodiff.plan.stored_nests import (
     IN_CACHE,

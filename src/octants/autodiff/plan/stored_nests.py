@@ -18,7 +18,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import field
 
 from octants.analysis.cost_model import Costs
-from octants.analysis.repeated_reads import RepeatedReads
+from octants.analysis.memory.repeated_reads import RepeatedReads
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Record
 from octants.lazy_dataclass import dataclass

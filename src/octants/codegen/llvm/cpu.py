@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from octants import abi
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.cost_model import UNINTERRUPTED
+from octants.analysis.floats.subnormals import may_flush, normal_roots
 from octants.analysis.lanes.choose_loops import LaneChoice, choose
-from octants.analysis.privatisation import PrivatisedSums, find_sums
-from octants.analysis.reductions import find_reductions
-from octants.analysis.subnormals import may_flush, normal_roots
-from octants.analysis.uniformity import Uniformity
+from octants.analysis.sums.privatisation import PrivatisedSums, find_sums
+from octants.analysis.sums.reductions import find_reductions
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver, local_arrays, privatised_sums, work_item_loop
 from octants.codegen.llvm.function_text import FunctionText, Machine

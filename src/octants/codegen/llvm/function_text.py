@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from octants.analysis.privatisation import PrivatisedSums
+from octants.analysis.sums.privatisation import PrivatisedSums
 from octants.artifact import Slot
 from octants.cached_property import cached_property
 from octants.codegen.function_emitter import RecordBuffer
@@ -123,7 +123,7 @@ class FunctionText:
         self.is_open = True  # whether the current block has not ended
         self.reserved: set[Operation] = set()  # pushes whose space is reserved
         self.restartable: set[Operation] = set()  # see `recording_facts.restartable`
-        self.normal_roots: set[Value] = set()  # see `analysis.subnormals.normal_roots`
+        self.normal_roots: set[Value] = set()  # see `analysis.floats.subnormals.normal_roots`
         self.scalar_table = table  # the handlers of functions of one work item
         self.collected: dict[Operation, tuple[Any, Any]] = {}  # see `codegen.per_thread_reductions`
         self.sums = PrivatisedSums()  # the targets to which it adds plainly; see `privatised_sums`

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from octants.analysis.cost_model import Costs
 from octants.analysis.lanes.lane_choice import LaneChoice
-from octants.analysis.privatisation import PrivatisedSums
+from octants.analysis.sums.privatisation import PrivatisedSums
 from octants.codegen.kernel_context import KernelContext
 from octants.codegen.llvm.alias_scopes import AliasScopes
 from octants.codegen.llvm.llvmlite_driver import MAY_INLINE

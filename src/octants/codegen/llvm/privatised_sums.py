@@ -1,7 +1,7 @@
 """Write privatised sums: workers add plainly, to disjoint targets or each to its private copy.
 
 A private segment holds copies of the targets that need one, each at a multiple of 64 bytes.
-`analysis.privatisation` chooses the targets, `runtime.cpu.native.privatised_sums` decides at
+`analysis.sums.privatisation` chooses the targets, `runtime.cpu.native.privatised_sums` decides at
 launch whether there are copies: the worker passes the address of its segment to the task::
 
     task:     base = %part > 0 ? %part + offset : target;  load, add, store at base + ...
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from octants import abi
 from octants.analysis.cost_model import GRAIN
-from octants.analysis.privatisation import AlternatingChunks, PrivatisedSums
+from octants.analysis.sums.privatisation import AlternatingChunks, PrivatisedSums
 from octants.codegen import arithmetic
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.types_and_literals import known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from octants.analysis.reductions import Collect, Deliver, find_reductions
+from octants.analysis.sums.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.function_text import FunctionText
 from octants.ir import ops
 from octants.ir.core import Block, Task

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from octants import abi
+from octants.analysis.control_flow.trip_count_keys import TripCountKey, find_key
 from octants.analysis.cost_model import UNKNOWN, Costs
-from octants.analysis.reductions import Collect, Reduction, find_reductions, find_shared
-from octants.analysis.sums_of_products import ProductFinder
-from octants.analysis.trip_count_keys import TripCountKey, find_key
+from octants.analysis.sums.reductions import Collect, Reduction, find_reductions, find_shared
+from octants.analysis.sums.sums_of_products import ProductFinder
 from octants.artifact import Dispatch
 from octants.codegen import (
     block_shared_copies,

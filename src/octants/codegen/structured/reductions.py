@@ -1,6 +1,6 @@
 """Reduce updates of one address by GPU threads: in each thread, then in its block.
 
-`analysis.reductions` chooses the updates.
+`analysis.sums.reductions` chooses the updates.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from octants.analysis.reductions import Reduction, neutral
+from octants.analysis.sums.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.block_shared_copies import with_or_without
 from octants.codegen.cooperation import summed, update_group, update_together

@@ -1,5 +1,5 @@
 """Run loops without slow paths first, where the machine predicates: see
-`analysis.slow_paths`.
+`analysis.floats.slow_paths`.
 
 On such a machine a loop without iterations costs as much as one iteration::
 
@@ -7,8 +7,8 @@ On such a machine a loop without iterations costs as much as one iteration::
     for lower to upper: iterations without slow paths; clear ``fast`` where one is needed
     for (fast ? upper : lower) to upper: iterations with slow paths, from the start
 
-Where `analysis.float_magnitudes` knows in which iterations operands are largest, these are checked
-before the loop, and the iterations have no check.
+Where `analysis.floats.float_magnitudes` knows in which iterations operands are largest, these are
+checked before the loop, and the iterations have no check.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from octants.analysis import slow_paths
-from octants.analysis.float_magnitudes import Magnitudes
+from octants.analysis.floats import slow_paths
+from octants.analysis.floats.float_magnitudes import Magnitudes
 from octants.codegen import record_buffer_access
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.structured import control_flow, math_functions

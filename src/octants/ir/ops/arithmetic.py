@@ -29,7 +29,7 @@ ESTIMATES = frozenset(("sin_estimate", "cos_estimate", "exp2_estimate"))
 """Functions of f32 that some machines have an instruction for, to some digits: lowered code."""
 
 BOUNDED = {f"{fn}_bounded": fn for fn in ("sin", "cos", "cos_beside_sin", "tan")}
-"""Functions of angles that are known to need no slow path (see `passes.bound_angles`)."""
+"""Functions of angles that surely need no slow path (see `passes.arithmetic.bound_angles`)."""
 
 SINES = frozenset(
     ("sin", "cos", "cos_beside_sin", "sin_bounded", "cos_bounded", "cos_beside_sin_bounded")
@@ -145,7 +145,7 @@ class Binary(Pure):
     integer power with a negative exponent is the power in exact arithmetic, truncated towards zero.
     `mul_error` is what the rounding of `mul` has taken away: a * b - mul(a, b), rounded once.
     `approximate_div` is a quotient of f32 to two units of the last digit (see
-    `passes.approximate_quotients`).
+    `passes.arithmetic.approximate_quotients`).
 
     `quotient` and `remainder` are `truncdiv` and `truncmod` where the divisor is not zero and the
     quotient fits the type; `lsl`, `asr` and `lsr` are `shl`, `shr` and `ushr` by less than the

@@ -1,7 +1,7 @@
 """Components of a local vector by a run-time index: one operation, however long the vector is.
 
 A vector has one value for each component. Short ones are read and written by selects
-(`ir.component_access`); `passes.spill_vectors` puts the others into memory.
+(`ir.component_access`); `passes.storage.spill_vectors` puts the others into memory.
 """
 
 from __future__ import annotations

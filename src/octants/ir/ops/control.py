@@ -112,7 +112,7 @@ class If(Operation):
 class ParallelFor(Operation):
     """``parallel_for<{}>(%lower, %upper) { (%i: i32): ... yield() }`` in the body of a module only.
 
-    Becomes a `Task` in `passes.outline_tasks`. `options` are those of `loop_config`.
+    Becomes a `Task` in `passes.tasks.outline_tasks`. `options` are those of `loop_config`.
     """
 
     has_effects = True

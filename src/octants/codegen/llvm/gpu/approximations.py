@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from octants.analysis import slow_paths
+from octants.analysis.floats import slow_paths
 from octants.codegen import arithmetic
 from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import FunctionText, RootEstimate

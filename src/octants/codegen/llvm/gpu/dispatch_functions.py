@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from octants import abi
-from octants.analysis.concurrent_tasks import concurrent_groups
+from octants.analysis.control_flow.trip_count_keys import TripCountKey, find_key
 from octants.analysis.cost_model import CHEAP
-from octants.analysis.reductions import Collect, find_reductions, find_scattered, find_shared
-from octants.analysis.subnormals import normal_roots
-from octants.analysis.trip_count_keys import TripCountKey, find_key
+from octants.analysis.floats.subnormals import normal_roots
+from octants.analysis.memory.concurrent_tasks import concurrent_groups
+from octants.analysis.sums.reductions import Collect, find_reductions, find_scattered, find_shared
 from octants.artifact import Dispatch
 from octants.codegen import block_shared_copies, cooperation, sorted_work_items
 from octants.codegen.dispatch_prologue import is_wanted, record_fields, stop_if_failed, write_bounds

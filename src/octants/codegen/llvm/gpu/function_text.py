@@ -44,11 +44,11 @@ class ThreadText(FunctionText):
         self.shared_arrays: dict[ArrayRef, str] = {}  # the arrays of the block
         self.uses_copy: dict[ArrayRef, str] = {}  # see `block_shared_copies`
         self.subgroup_copies: set[ArrayRef] = set()  # those that each subgroup has
-        self.scattered_updates: set[Operation] = set()  # see `analysis.reductions.find_scattered`
+        self.scattered_updates: set[Operation] = set()  # `analysis.sums.reductions.find_scattered`
         self.adds_up = False  # whether the block's threads reduce their sums at the end
         self.lanes: Lanes | None = None  # of the work item; see `cooperation`
         self.lane_mask = "-1"  # the bits (i32) of the lanes that reach the code being written
-        self.shared_updates: set[Operation] = set()  # see `analysis.reductions.find_shared`
+        self.shared_updates: set[Operation] = set()  # `analysis.sums.reductions.find_shared`
         self.update_groups: dict[Operation, Any] = {}  # see `cooperation.find_groups`
         self.products: dict[Operation, Any] = {}  # the `SumsOfProducts` of such groups
         self.least_blocks = 0  # that should be resident; 0 for any number

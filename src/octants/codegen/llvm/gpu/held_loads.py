@@ -1,13 +1,14 @@
 """Keep loads before the branches that use them.
 
 LLVM moves a load into the branch that alone uses it. That saves the load where the branch is not
-taken, but a thread then waits for the loads of one branch after the other: `passes.hoist_loads` has
-put them where they are. An empty piece of assembly that may write memory holds them.
+taken, but a thread then waits for the loads of one branch after the other:
+`passes.code_motion.hoist_loads` has put them where they are. An empty piece of assembly that may
+write memory holds them.
 """
 
 from __future__ import annotations
 
-from octants.analysis import slow_paths
+from octants.analysis.floats import slow_paths
 from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu.function_text import ThreadText

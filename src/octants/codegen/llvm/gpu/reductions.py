@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from octants.analysis.reductions import Reduction, neutral
+from octants.analysis.sums.reductions import Reduction, neutral
 from octants.codegen import arithmetic, atomics, cooperation, memory, per_thread_reductions
 from octants.codegen.block_shared_copies import with_or_without
 from octants.codegen.cooperation import summed, update_group, update_together

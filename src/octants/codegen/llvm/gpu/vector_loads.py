@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis import slow_paths, speculated_iterations
+from octants.analysis.floats import slow_paths, speculated_iterations
 from octants.codegen.adjacent_loads import (
     ITERATIONS,
     Rows,
@@ -50,7 +50,7 @@ def interleaved_loops(task: Task) -> set[Operation]:
 
 
 def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
-    """Return the metadata of a loop that `passes.unroll_loops` has written; empty for others.
+    """Return the metadata of a loop that `passes.loops.unroll_loops` has written; empty for others.
 
     Chunks and slow paths are not unrolled; of the iterations behind chunks, four run at a time.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis.reductions import Collect, Deliver, neutral
+from octants.analysis.sums.reductions import Collect, Deliver, neutral
 from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.function_text import LaneText

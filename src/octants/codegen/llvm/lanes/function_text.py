@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from octants.analysis.affine_analysis import AffineExpressions
-from octants.analysis.affine_arithmetic import wrapped
+from octants.analysis.control_flow.uniformity import Uniformity
+from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.indices.affine_arithmetic import wrapped
 from octants.analysis.lanes.row_major_loops import ContiguousRows
-from octants.analysis.sum_groups import SumGroup
-from octants.analysis.uniformity import Uniformity
+from octants.analysis.sums.sum_groups import SumGroup
 from octants.codegen.llvm import types_and_literals as names
 from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
 from octants.codegen.llvm.module_text import KernelText

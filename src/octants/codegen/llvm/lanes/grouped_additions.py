@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from octants.analysis.array_strides import strides
-from octants.analysis.privatisation import PrivatisedSums
-from octants.analysis.reductions import find_reductions
-from octants.analysis.sum_groups import SumGroup, find_groups
-from octants.analysis.uniformity import Uniformity
+from octants.analysis.control_flow.uniformity import Uniformity
+from octants.analysis.indices.array_strides import strides
+from octants.analysis.sums.privatisation import PrivatisedSums
+from octants.analysis.sums.reductions import find_reductions
+from octants.analysis.sums.sum_groups import SumGroup, find_groups
 from octants.codegen import arithmetic, atomics
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import active_numbers, halves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from octants.analysis.uniformity import Uniformity
+from octants.analysis.control_flow.uniformity import Uniformity
 from octants.codegen.llvm import math_functions
 from octants.codegen.llvm.function_text import Phi
 from octants.codegen.llvm.lanes import control_flow

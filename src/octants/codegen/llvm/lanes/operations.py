@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.analysis.reductions import Collect, Deliver
+from octants.analysis.sums.reductions import Collect, Deliver
 from octants.codegen import arithmetic
 from octants.codegen.llvm import operations
 from octants.codegen.llvm.function_text import HandlerTable

@@ -1,0 +1,477 @@
+"""Kernels as functions of arrays: arguments go in, new arrays come out, and so do derivatives.
+
+`ArrayFunction` is what `octants.torch.function`, `octants.jax.function` and the functions of `ad`
+that take kernels have in common. A kernel writes into arrays that are its arguments; here they are
+made for each call, so that the caller sees a function without side effects, which is what the
+automatic differentiation of other libraries needs.
+
+All derivatives come from one run of the launches. A tape around it gives gradients, `Tangents`
+around it give tangents, and both together the gradients of tangents: second derivatives. Gradients
+of most kernels that are alone take no tape (`gradients_without_tape`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
+from octants.ad.functions.array_function_signature import RETURNED, ArraySignature
+from octants.ad.functions.gradients_without_tape import reverse_launch
+from octants.ad.tangents import Tangents
+from octants.ad.tapes.batched_gradients import BatchedGradients
+from octants.ad.tapes.batched_tape import BatchedTape
+from octants.ad.tapes.tape import Tape
+from octants.cached_property import cached_property
+from octants.data import current_runtime
+from octants.data.ndarray import Ndarray, make_ndarray
+from octants.ir.core import Companion
+from octants.launch.gradients.taped_memory import TapedMemory, memory_of
+from octants.launch.kernel_device import device_of_array
+from octants.locks_at_fork import released_in_children
+
+ONE_AT_A_TIME = released_in_children(threading.RLock())
+"""Held during an evaluation: a process records one tape at a time, and JAX and PyTorch evaluate the
+functions of several devices in several threads."""
+
+
+class Evaluated(NamedTuple):
+    """The results of a function and, if they were asked for, their derivatives.
+
+    `tangents` has one for each result; None for integers. `gradients` are those by the wanted
+    arguments, `gradients_of_tangents` those by the tangents of the arguments, by name.
+    """
+
+    results: list[Any]
+    tangents: list[Any]
+    gradients: dict[str, Any]
+    gradients_of_tangents: dict[str, Any]
+
+
+class ArrayFunction(ArraySignature):
+    """A kernel, or a Python function that launches kernels, as a function of arrays.
+
+    A call returns the outputs in the order of the parameters, then the number that a kernel
+    returns; one result alone is not in a tuple. See `ArraySignature` for the arguments.
+
+    Attributes:
+        is_one_by_one: Whether several adjoints have turned out to need a run for each.
+    """
+
+    is_one_by_one = False
+
+    @cached_property
+    def _by_library(self) -> dict[ArrayLibrary, ArrayFunction]:
+        return {self.library: self}
+
+    def with_library(self, library: ArrayLibrary) -> ArrayFunction:
+        """The same function for the arrays of another library."""
+        found = self._by_library.get(library)
+        if found is None:
+            found = self._by_library[library] = ArrayFunction(
+                self.function, self.out, self.inout, library
+            )
+        return found
+
+    def value(self, bound: Mapping[str, Any]) -> list[Any]:
+        """The results for arguments."""
+        return self.evaluate(bound).results
+
+    def pullback(
+        self, bound: Mapping[str, Any], adjoints: Sequence[Any], wanted: Sequence[str]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Propagate adjoints of the results back: the vector-Jacobian product.
+
+        Args:
+            bound: the arguments.
+            adjoints: one for each result; None stands for zeros.
+            wanted: the names of the arguments to differentiate by.
+
+        Returns:
+            The results, and the gradients by name: an array, or a number for a number. The
+            gradients of other fields and ndarrays that the kernels use are overwritten; several
+            adjoints leave them as they are, or overwrite them if they go one after the other.
+
+        Raises:
+            OctantsTypeError: there is no derivative by one of the arguments.
+        """
+        found = self.evaluate(bound, adjoints=adjoints, wanted=wanted)
+        return found.results, found.gradients
+
+    def pushforward(
+        self, bound: Mapping[str, Any], tangents: Mapping[str, Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Propagate tangents of arguments: the Jacobian-vector product.
+
+        Args:
+            bound: the arguments.
+            tangents: by name, for some of the arguments of floats.
+
+        Returns:
+            The results, and their tangents; None for a result of integers.
+
+        Raises:
+            OctantsTypeError: there is no derivative by one of the arguments.
+        """
+        found = self.evaluate(bound, tangents=tangents)
+        return found.results, found.tangents
+
+    def evaluate(
+        self,
+        bound: Mapping[str, Any],
+        *,
+        tangents: Mapping[str, Any] | None = None,
+        adjoints: Sequence[Any] | None = None,
+        adjoints_of_tangents: Sequence[Any] = (),
+        wanted: Sequence[str] = (),
+        directions: int = 1,
+        memory: Mapping[str, Any] | None = None,
+        needs_results: bool = True,
+    ) -> Evaluated:
+        """Propagate tangents of arguments, then adjoints of the results and of their tangents back.
+
+        With f the function, J its Jacobian at x, t the tangents of x, a the adjoints and b those of
+        the tangents, `gradients` are the derivatives by x of ``a f(x) + b J(x) t``, and
+        `gradients_of_tangents` those by t, the pullback of b.
+
+        Args:
+            bound: the arguments.
+            tangents: by name, for some of the arguments of floats; None: there are none.
+            adjoints: one for each result; None stands for zeros; None for all: nothing goes back.
+            adjoints_of_tangents: one for each result; None stands for zeros.
+            wanted: the names of the arguments to differentiate by.
+            directions: how many tangents each argument has, or adjoints each result. If there are
+                several, these and what is found have a first axis for them, and there are either
+                tangents or adjoints.
+            memory: arrays for some of the outputs, by name, of their shape, that share no memory
+                with arguments. If one has the dtype of the output, it is the result.
+            needs_results: whether the results are used.
+
+        Raises:
+            OneByOne: several adjoints must be propagated one after the other.
+            OctantsTypeError: there is no derivative by one of the arguments.
+            OctantsRuntimeError: for gradients of tangents, if the function calls one with a
+                gradient of its own.
+        """
+        with ONE_AT_A_TIME:
+            active = (*wanted, *(tangents or ()))
+            for name in active:
+                if not self.is_array(name, bound[name]):
+                    self.check_number(name)
+            arrays = _with_outputs(self, bound, memory or {})
+            if adjoints is not None and directions > 1:
+                run = _Run(self, arrays, [None] * len(adjoints), wanted)
+                gradients = _batched_adjoints(run, adjoints, directions)
+                return _reversed(run, None, adjoints, wanted, gradients)
+            if tangents is not None:
+                arrays = _without_overlaps(self, arrays)
+            run, duals = _Run(self, arrays, adjoints, active), None
+            if tangents is not None:
+                duals = _Duals(run, tangents, directions, adjoints_of_tangents)
+            if adjoints is not None:
+                if duals is None and _reverse_without_tape(run, wanted, needs_results):
+                    gradient = self.library.gradient
+                    return run.evaluated(None, None, {n: gradient(run.passed[n]) for n in wanted})
+                return _reversed(run, duals, adjoints, wanted)
+            with _around(run, duals, None):
+                returned = self.function(*run.passed.values())
+            return run.evaluated(returned, duals, {})
+
+
+def _batched_adjoints(run: _Run, adjoints: Sequence[Any], count: int) -> BatchedGradients:
+    """The gradients of a tape for several adjoints, with those of the results."""
+    function, gradients = run.function, BatchedGradients(count)
+    for name, adjoint in zip(function.outputs, adjoints, strict=False):
+        if adjoint is not None and function.is_float(name, run.arrays):
+            library = function.library
+            dtype = library.shaped(run.arrays[name]).dtype  # JAX may narrow it
+            made = library.ndarray(library.copy(adjoint, dtype), function.element_dim(name), False)
+            gradients.add(run.passed[name], made, name)
+    return gradients
+
+
+def _reverse_without_tape(run: _Run, wanted: Sequence[str], needs_results: bool) -> bool:
+    """Call a function and propagate the adjoints of its results back, if that takes no tape."""
+    function = run.function
+    if function.returns() or not all(function.is_array(n, run.arrays[n]) for n in wanted):
+        return False
+    arguments = [*run.passed.values()]
+    return reverse_launch(function.function, arguments, needs_results=needs_results)
+
+
+def _reversed(
+    run: _Run,
+    duals: _Duals | None,
+    adjoints: Sequence[Any],
+    wanted: Sequence[str],
+    gradients: BatchedGradients | None = None,
+) -> Evaluated:
+    """Call a function under a tape, and propagate adjoints of its results back.
+
+    Args:
+        run: the arguments.
+        duals: their tangents; None: there are none.
+        adjoints: one for each result; None stands for zeros.
+        wanted: the names of the arguments to differentiate by.
+        gradients: those of the tape if there are several adjoints, all in each reverse launch.
+
+    Raises:
+        OneByOne: several adjoints must be propagated one after the other.
+    """
+    function = run.function
+    numbers = [name for name in wanted if not function.is_array(name, run.arrays[name])]
+    loss, seed = _loss(function, adjoints)
+    options = {"seed": seed, "argument_gradients": function.function if numbers else False}
+    tape = Tape(loss, clear_gradients=False, **options)
+    if gradients is not None:
+        tape = BatchedTape(gradients, loss, **options)
+    with tape:
+        with _around(run, duals, tape):
+            returned = function.function(*run.passed.values())
+        for name in function.outputs:
+            tape.untracked.check(memory_of(run.passed[name], name))
+        if gradients is None:
+            own = () if duals is None else duals.ndarrays.values()
+            _clear_gradients_between(tape, [*run.passed.values(), *own])
+    found = dict(*tape.argument_gradients(function.function)) if numbers else {}
+    for name in wanted:
+        if name in numbers:
+            continue
+        if gradients is None:
+            found[name] = function.library.gradient(run.passed[name])
+        else:
+            found[name] = _batched_gradient(run, name, gradients)
+    return run.evaluated(returned, duals, {name: found[name] for name in wanted})
+
+
+def _batched_gradient(run: _Run, name: str, gradients: BatchedGradients) -> Any:
+    """The gradients by an argument, as an array with a first axis for the adjoints."""
+    library, array = run.function.library, run.arrays[name]
+    found = gradients.find(run.passed[name])
+    if found is not None:
+        return library.of_ndarray(found, array)
+    what = library.shaped(array)
+    return library.zeros(Shaped((gradients.count, *what.shape), what.dtype), [array])
+
+
+class _Run:
+    """The arguments of the function: arrays of the call, with gradients where they are active.
+
+    `arrays` are those of the library, by the names of the parameters, `passed` what becomes of
+    them.
+    """
+
+    def __init__(
+        self,
+        function: ArraySignature,
+        arrays: Mapping[str, Any],
+        adjoints: Sequence[Any] | None,
+        active: Sequence[str],
+    ) -> None:
+        self.function = function
+        self.arrays = arrays
+        self._is_differentiated = adjoints is not None or bool(active)
+        begins: dict[str, Any] = {}
+        if adjoints is not None:
+            begins = dict.fromkeys(active, True)
+            for name, adjoint in zip(function.outputs, adjoints, strict=False):
+                begins[name] = True if adjoint is None else adjoint
+        self.passed = {
+            name: self._argument(name, value, begins.get(name))
+            for name, value in self.arrays.items()
+        }
+
+    @property
+    def device(self) -> int | None:
+        """The number of the device that the arrays are on; None where that of `init` is taken."""
+        numbers = map(device_of_array, self.passed.values())
+        return next((number for number in numbers if number is not None), None)
+
+    def _argument(self, name: str, value: Any, adjoint: Any) -> Any:
+        function = self.function
+        if not function.is_array(name, value):
+            return value
+        if not function.is_float(name, self.arrays):
+            adjoint = None
+        element_dim, observed = function.element_dim(name), self._is_differentiated
+        return function.library.argument(value, element_dim, adjoint, observed=observed)
+
+    def evaluated(
+        self, returned: Any, duals: _Duals | None, gradients: dict[str, Any]
+    ) -> Evaluated:
+        """The results of the call."""
+        function, arrays = self.function, self.arrays
+        results = [
+            function.library.result(self.passed[name], arrays[name]) for name in function.outputs
+        ]
+        if function.returns():
+            results.append(returned)
+        if duals is None:
+            return Evaluated(results, [], gradients, {})
+        return Evaluated(results, duals.of_results(), gradients, duals.gradients())
+
+
+class _Duals:
+    """The tangents of a run, as ndarrays by the names of the parameters, or `RETURNED`."""
+
+    def __init__(
+        self,
+        run: _Run,
+        tangents: Mapping[str, Any],
+        directions: int,
+        adjoints: Sequence[Any],
+    ) -> None:
+        self._run = run
+        self.directions = directions
+        self._batch = (directions,) if directions > 1 else ()
+        self._given = dict(tangents)
+        self.ndarrays: dict[str, Ndarray] = {}
+        self.by_value: dict[str, Ndarray] = {}
+        function = run.function
+        ends = dict(zip(function.results, adjoints, strict=False))
+        for name in (*tangents, *(each for each in function.outputs if each not in tangents)):
+            if function.is_float(name, run.arrays):
+                self.ndarrays[name] = self._made(name, ends.get(name))
+        for kind in function.returns():
+            if kind.is_float:
+                made = make_ndarray(kind, self._batch, needs_grad=True, device=run.device)
+                self.ndarrays[RETURNED] = made
+                adjoint = ends.get(RETURNED)
+                made.grad.fill(0.0 if adjoint is None else float(adjoint))
+
+    def _made(self, name: str, adjoint: Any) -> Ndarray:
+        """The tangent of a parameter, as it begins."""
+        run, given = self._run, self._given.get(name)
+        function = run.function
+        library, array = function.library, run.arrays[name]
+        if not function.is_array(name, array):
+            kind = function.annotation(name)
+            options: dict[str, Any] = {"needs_grad": True, "device": run.device}
+            element_shape = kind.element_shape
+            made = make_ndarray(kind.dtype, self._batch, element_shape=element_shape, **options)
+            shape = (*self._batch, *element_shape)
+            made.from_numpy(np.asarray(given, kind.dtype.numpy).reshape(shape))
+            self.by_value[name] = made
+            return made
+        if given is None:
+            what = library.shaped(array)
+            given = library.zeros(Shaped((*self._batch, *what.shape), what.dtype), [array])
+        elif name in function.outputs:
+            given = library.copy(given)
+        needs_grad = _has_gradient(run.passed[name])
+        made = library.ndarray(given, function.element_dim(name), needs_grad)
+        if adjoint is not None:
+            made.grad.copy_from(library.ndarray(adjoint, function.element_dim(name), False))
+        return made
+
+    def of_results(self) -> list[Any]:
+        """The tangents of the results; None for integers."""
+        function = self._run.function
+        found = [self._array(name, self.ndarrays.get(name)) for name in function.outputs]
+        if function.returns():
+            made = self.ndarrays.get(RETURNED)
+            found.append(None if made is None else _number(made))
+        return found
+
+    def gradients(self) -> dict[str, Any]:
+        """The gradients by the tangents that were given, where there are any."""
+        found = {}
+        for name in self._given:
+            made = self.ndarrays[name]
+            if name in self.by_value:
+                found[name] = _number(made.grad)
+            elif made.has_grad():
+                found[name] = self._array(name, made.grad)
+        return found
+
+    def _array(self, name: str, ndarray: Ndarray | None) -> Any:
+        if ndarray is None:
+            return None
+        return self._run.function.library.of_ndarray(ndarray, self._run.arrays[name])
+
+
+@contextlib.contextmanager
+def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
+    """The context in which launches compute tangents, if there are some."""
+    if duals is None:
+        yield
+        return
+    function = run.function
+    returned = duals.ndarrays.get(RETURNED)
+    tangents = Tangents(tape, function.kernel, duals.by_value, returned, duals.directions)
+    for name, made in duals.ndarrays.items():
+        if name not in duals.by_value and name != RETURNED:
+            tangents.add(run.passed[name], made, name)
+    with tangents:
+        yield
+
+
+def _number(ndarray: Ndarray) -> Any:
+    """The numbers of an ndarray; a float if there is one."""
+    held = ndarray.to_numpy()
+    return held if held.shape else float(held)
+
+
+def _has_gradient(array: Any) -> bool:
+    """Whether an argument of a kernel has a gradient."""
+    if isinstance(array, Ndarray):
+        return array.has_grad()
+    return bool(getattr(array, "requires_grad", False))
+
+
+def _with_outputs(
+    function: ArraySignature, bound: Mapping[str, Any], memory: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments, with copies of those that are updated, and outputs of zeros."""
+    library = function.library
+    given = [value for name, value in bound.items() if function.is_array(name, value)]
+    found = dict(bound)
+    for name, what in zip(function.outputs, function.output_shapes(bound), strict=False):
+        is_copy = name in function.inout
+        target = memory.get(name)
+        if target is not None and target.dtype == what.dtype:
+            found[name] = target
+            library.assign(target, bound[name] if is_copy else 0)
+        else:
+            found[name] = library.copy(bound[name]) if is_copy else library.zeros(what, given)
+    return {name: found[name] for name in function.parameters}
+
+
+def _without_overlaps(function: ArraySignature, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with copies of arrays that share memory with one before: each has a tangent
+    of its own.
+    """
+    found = dict(arrays)
+    seen: list[TapedMemory] = []
+    for name, value in arrays.items():
+        if function.is_array(name, value):
+            memory = memory_of(value, name)
+            if any(memory.overlaps(other) for other in seen):
+                found[name] = function.library.copy(value)
+            seen.append(memory)
+    return found
+
+
+def _loss(function: ArraySignature, adjoints: Sequence[Any]) -> tuple[Any, Any]:
+    """The loss of the tape, and its adjoint: the number that a kernel returns, if it counts."""
+    kinds = function.returns()
+    if not kinds or not kinds[0].is_float or adjoints[-1] is None:
+        return None, None
+    seed = adjoints[-1]
+    return function.function, seed.tolist() if hasattr(seed, "tolist") else seed
+
+
+def _clear_gradients_between(tape: Tape, ours: Iterable[Any]) -> None:
+    """Clear the gradients of the fields and ndarrays that launches used besides the arguments.
+
+    Values pass through them, so what an earlier call has left there must not.
+    """
+    own = {id(value) for value in ours}
+    for gradient in current_runtime.runtime().arrays(Companion.ADJOINT):
+        array = gradient.primal
+        if gradient.is_allocated and id(array) not in own and array.identity in tape.touched:
+            gradient.clear()

@@ -1,0 +1,234 @@
+"""Finds what has changed the operands of a bare gradient since the kernel was launched.
+
+A bare ``kernel.grad()`` reads memory as it is. Launches are numbered; a kernel knows the number of
+its last launch, whose parameter block has the arguments, and an array knows when the host wrote it
+last. So a launch records nothing for this.
+
+A finding is that the host, or another kernel, may have written elements that the reverse run reads.
+A kernel that had run before, too, may have computed the same values again, as when steps are
+repeated to be reversed. That is a warning; all else is an error.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from octants import driver
+from octants.analysis.indices.index_ranges import Accessed, ArrayRegion, intersect
+from octants.cached_property import cached_property
+from octants.data.host_access_events import Clock
+from octants.diagnostics.exceptions import OctantsError, OctantsWarning
+from octants.diagnostics.tape_errors import OperandChanged
+from octants.diagnostics.user_frames import levels_to_the_user
+from octants.ir.core import Space
+from octants.launch.gradients.taped_memory import TapedMemory, memories_of, region_of
+from octants.launch.specialisation import Specialisation
+from octants.lazy_dataclass import dataclass
+from octants.runtime.parameter_blocks.recovered_arguments import LastLaunch
+from octants.types.specialisation_signature import ArgumentSource, FieldSource
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write to an operand of a kernel after its last launch."""
+
+    array: str
+    writer: str
+    may_be_the_same: bool = False
+
+
+class OperandCheck:
+    """Checks the operands of the gradients of one kernel with the same arrays.
+
+    Mostly nothing but the kernel itself has run since its launch, and it had the same arguments as
+    at an earlier check that found nothing: then this one ends early.
+
+    Args:
+        specialisation: The kernel.
+        needed: The positions of the arrays that its reverse run reads.
+    """
+
+    def __init__(self, specialisation: Specialisation, needed: Sequence[int]) -> None:
+        self._specialisation = specialisation
+        self._needed = needed
+        self._passed: tuple[Any, ...] | None = None
+
+    def check(self, arguments: tuple[Any, ...]) -> None:
+        """Check that memory holds what the launch read that is about to be reversed.
+
+        Raises:
+            OctantsRuntimeError: the host, or a kernel that had not run before, has written there.
+        """
+        own = self._specialisation
+        if not own.number or not self._needed:
+            return
+        run = self._last_run(arguments) if _was_last(own) else None
+        if run is not None and run == self._passed:
+            return
+        changes = list(_changes(own, arguments, self._needed))
+        self._passed = None if changes else run
+        _report(own, changes)
+
+    def _last_run(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The arguments of the last launch and the integers of the gradient; None if unknown."""
+        own = self._specialisation
+        named = own.regions.named
+        if own.has_only_fields and not named:
+            return ()
+        primal = own.__dict__.get("primal")
+        block = None if primal is None else primal.last_arguments(own.number)
+        if block is None:
+            return None
+        return block, *(arguments[k] for k in named if isinstance(arguments[k], (int, np.integer)))
+
+
+def _was_last(specialisation: Specialisation) -> bool:
+    """Whether, since its last launch, no kernel was launched and the host wrote no array."""
+    state, (numbers, left) = driver.state, Clock.now()
+    if numbers is not state.first_numbers or left < 0:
+        return False
+    if driver.last_number(left) != specialisation.number:
+        return False
+    written, left = Clock.last_write
+    return written is not numbers or driver.last_number(left) < specialisation.number
+
+
+def _report(specialisation: Specialisation, changes: Sequence[Change]) -> None:
+    """Raise the error, or give the warnings, that changes deserve."""
+    kernel = specialisation.signature.kernel
+    for change in changes:
+        if not change.may_be_the_same:
+            raise _error(change, kernel)
+    warned: set[tuple[str, str]] = specialisation.fast_paths.setdefault("changes", set())
+    for change in changes:
+        if (change.array, change.writer) not in warned:
+            warned.add((change.array, change.writer))
+            warnings.warn(str(_error(change, kernel)), OctantsWarning, levels_to_the_user())
+
+
+def _error(change: Change, kernel: str) -> OctantsError:
+    return OperandChanged(change.array, kernel, change.writer).at()
+
+
+def _changes(
+    specialisation: Specialisation, arguments: tuple[Any, ...], needed: Sequence[int]
+) -> Iterator[Change]:
+    memories = memories_of(specialisation, arguments)
+    last = _Last(specialisation)
+    has_same_arrays = all(last.is_at(k, memory) for k, memory in memories.items())
+    is_same = has_same_arrays and last.has_integers_of(arguments)
+    regions = _regions(specialisation, arguments) or {}
+    later = _later_launches(specialisation)
+    for position in needed:
+        if position not in memories:
+            continue
+        memory = memories[position]
+        read: ArrayRegion = regions[position].read if position in regions else None
+        if not is_same and last.wrote(memory, read):
+            yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
+        if not has_same_arrays:  # the time of the launch with these is unknown
+            continue
+        if _host_wrote(memory, read, specialisation.number):
+            yield Change(memory.name, "the host")
+        for other in later:
+            if other.wrote(memory, read):
+                again = other.specialisation.born < specialisation.number
+                yield Change(memory.name, f"kernel `{other.name}`", may_be_the_same=again)
+
+
+def _later_launches(specialisation: Specialisation) -> list[_Last]:
+    """The last launches of the kernels that were launched after a kernel's last launch.
+
+    Empty where numbers do not tell, as steps that are repeated get their numbers again.
+    """
+    if driver.state.numbers is not driver.state.first_numbers:
+        return []
+    return [
+        _Last(other)
+        for other in driver.state.specialisations
+        if other.number > specialisation.number and other is not specialisation
+    ]
+
+
+def _host_wrote(memory: TapedMemory, region: ArrayRegion, number: int) -> bool:
+    """Whether the host has written elements of a region after the launch with a number."""
+    if memory.array.written is None:
+        return False
+    (numbers, left), index = memory.array.written
+    if numbers is not driver.state.numbers or left < 0 or driver.last_number(left) < number:
+        return False
+    return intersect(region, region_of(memory.array, index))
+
+
+def _regions(
+    specialisation: Specialisation, arguments: Sequence[Any]
+) -> Mapping[int, Accessed] | None:
+    """The elements that a launch accesses; None if they are unknown."""
+    try:
+        return specialisation.regions(*arguments)
+    except Exception:  # arguments that are not known, or wrong
+        return None
+
+
+class _Last:
+    """The last launch of a kernel."""
+
+    def __init__(self, specialisation: Specialisation) -> None:
+        self.specialisation = specialisation
+        self.name = specialisation.signature.kernel
+
+    @cached_property
+    def _given(self) -> LastLaunch | None:
+        primal = self.specialisation.__dict__.get("primal")
+        return None if primal is None else primal.last_launch(self.specialisation.number)
+
+    def is_at(self, position: int, memory: TapedMemory) -> bool:
+        """Whether the array at a position was this one."""
+        source = self.specialisation.sources[position]
+        if isinstance(source, FieldSource):
+            field: Any = source.field
+            return bool(field.identity == memory.key)
+        if self._given is None or memory.is_field:
+            return False
+        return self._given.address(position) == memory.array.extent[0]
+
+    def wrote(self, memory: TapedMemory, region: ArrayRegion) -> bool:
+        """Whether it may have written elements of a region, as far as is known."""
+        own = self.specialisation
+        at = [position for position in own.written if self.is_at(position, memory)]
+        if not at:
+            return False
+        found = _regions(own, self._arguments())
+        return found is not None and any(
+            intersect(region, found[position].written) for position in at if position in found
+        )
+
+    def has_integers_of(self, arguments: Sequence[Any]) -> bool:
+        """Whether it had the same integers among the arguments that decide what is accessed."""
+        known = self._arguments()
+        return all(
+            known[position] == arguments[position]
+            for position in self.specialisation.regions.named
+            if isinstance(arguments[position], int)
+        )
+
+    def _arguments(self) -> list[Any]:
+        """Its arguments, as far as regions depend on them; None for unknown ones."""
+        own = self.specialisation
+        found: list[Any] = [None] * own.count
+        if self._given is None:
+            return found
+        for position, (array, source) in enumerate(zip(own.arrays, own.sources, strict=True)):
+            if not isinstance(source, ArgumentSource) or source.path:
+                continue
+            if array.space is Space.NDARRAY:
+                shape = self._given.shape(position, array.rank)
+                found[source.position] = SimpleNamespace(shape=shape)
+            elif array.space is Space.ARGUMENT and not array.element_shape:
+                found[source.position] = self._given.scalar(position, array.dtype)
+        return found

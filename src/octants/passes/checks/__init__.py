@@ -1,0 +1,1 @@
+"""Checks that debug modes add: indices in bounds, finite numbers, data races."""
