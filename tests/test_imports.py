@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "version",
     ),
     ("types",),
-    ("abi", "artifact", "ir", "lang"),
+    ("abi", "artifact", "elf", "ir", "lang"),
     ("mathlib",),
     (
         "analysis",

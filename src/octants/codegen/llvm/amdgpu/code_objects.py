@@ -18,23 +18,15 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from octants import elf
 from octants.diagnostics.exceptions import InternalError
 
-_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QQq")
 _ENTRY = struct.Struct("<qQ")
 _SHARED_OBJECT = 3
-_PROGRAM, _SYMBOLS, _STRINGS, _ADDENDS, _HASH, _DYNAMIC, _NOTE, _ZEROS, _OTHER_SYMBOLS = (
-    *(1, 2, 3, 4, 5, 6, 7, 8),
-    11,
-)  # types of sections
-_WRITE, _ALLOCATE, _EXECUTE = 1, 2, 4  # flags of sections
+_HASH, _DYNAMIC, _NOTE, _OTHER_SYMBOLS = 5, 6, 7, 11  # further types of sections
 _LOAD, _LOAD_TABLE, _LOAD_NOTE = 1, 2, 4  # types of segments
 _X, _W, _R = 1, 2, 4  # what a segment may be used for
-_GLOBAL = 1
 _TABLE_HASH, _TABLE_STRINGS, _TABLE_SYMBOLS, _TABLE_BYTES, _TABLE_SYMBOL = 4, 5, 6, 10, 11
 _PAGE = 4096
 _CODE_ALIGNMENT = 256  # also how far instructions are fetched ahead
@@ -43,19 +35,6 @@ _DISTANCES = {4: ("<I", 0), 5: ("<Q", 0), 10: ("<I", 0), 11: ("<I", 32)}
 """Relocations that give a distance: REL32, REL64, REL32_LO, REL32_HI. How it is stored, and from
 which bit on.
 """
-
-
-class _Section(NamedTuple):
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entry: int
 
 
 class _Symbol(NamedTuple):
@@ -77,21 +56,21 @@ class _ObjectFile:
 
     def __init__(self, code: bytes) -> None:
         self.code = code
-        self.head = _HEAD.unpack_from(code)
-        first, count = self.head[6], self.head[12]
-        table = code[first : first + count * _SECTION.size]
-        self.sections = [_Section(*each) for each in _SECTION.iter_unpack(table)]
-        (symbols,) = (each for each in self.sections if each.type == _SYMBOLS)
-        self.symbols = [_Symbol(*each) for each in _SYMBOL.iter_unpack(self.content(symbols))]
+        self.head = elf.Head(*elf.HEAD.unpack_from(code))
+        first = self.head.sections
+        table = code[first : first + self.head.section_count * elf.SECTION.size]
+        self.sections = [elf.Section(*each) for each in elf.SECTION.iter_unpack(table)]
+        (symbols,) = (each for each in self.sections if each.type == elf.SYMBOLS)
+        self.symbols = [_Symbol(*each) for each in elf.SYMBOL.iter_unpack(self.content(symbols))]
         self._names = self.content(self.sections[symbols.link])
 
-    def content(self, section: _Section) -> bytes:
-        if section.type == _ZEROS:
+    def content(self, section: elf.Section) -> bytes:
+        if section.type == elf.ZEROS:
             return bytes(section.size)
         return self.code[section.offset : section.offset + section.size]
 
-    def name(self, symbol: _Symbol) -> bytes:
-        return self._names[symbol.name : self._names.index(b"\0", symbol.name)]
+    def name(self, symbol: _Symbol) -> str:
+        return elf.text_at(self._names, symbol.name)
 
 
 class _Linker:
@@ -99,42 +78,46 @@ class _Linker:
 
     def __init__(self, code: bytes) -> None:
         self._file = _ObjectFile(code)
-        self._image = bytearray(_HEAD.size + 6 * _SEGMENT.size)
+        self._image = bytearray(elf.HEAD.size + 6 * _SEGMENT.size)
         self._starts: dict[int, int] = {}
-        self._headers: list[_Section] = [_Section(*[0] * 10)]
+        self._headers: list[elf.Section] = [elf.Section(*[0] * 10)]
         self._section_names = bytearray(b"\0")
 
     def link(self) -> bytes:
         parts = self._parts()
-        kernels = [each for each in self._file.symbols if each.info >> 4 == _GLOBAL]
+        kernels = [each for each in self._file.symbols if each.info >> 4 == elf.GLOBAL]
         for each in kernels:
             if not each.section:
-                name = self._file.name(each).decode()
+                name = self._file.name(each)
                 raise InternalError(f"code for AMD's GPUs refers to `{name}`, which is nowhere")
         note = self._append_sections(".note", _NOTE, parts["note"])
         names, symbols = self._names(kernels), len(kernels) + 1
         dynamic = len(self._headers)
         found = {
             "symbols": self._append(
-                *(".dynsym", _OTHER_SYMBOLS, bytes(symbols * _SYMBOL.size), 8, _ALLOCATE),
+                *(".dynsym", _OTHER_SYMBOLS, bytes(symbols * elf.SYMBOL.size), 8, elf.ALLOCATE),
                 link=dynamic + 2,
                 info=1,
-                entry=_SYMBOL.size,
+                entry=elf.SYMBOL.size,
             ),
             "hash": self._append(
-                *(".hash", _HASH, _hash_of(symbols), 8, _ALLOCATE), link=dynamic, entry=4
+                *(".hash", _HASH, _hash_of(symbols), 8, elf.ALLOCATE), link=dynamic, entry=4
             ),
-            "names": self._append(".dynstr", _STRINGS, names[0], 1, _ALLOCATE),
+            "names": self._append(".dynstr", elf.STRINGS, names[0], 1, elf.ALLOCATE),
         }
-        self._append_sections(".rodata", _PROGRAM, parts["constants"])
+        self._append_sections(".rodata", elf.PROGRAM, parts["constants"])
         constants_end = len(self._image)
         self._pad(_PAGE)
-        text = self._append_sections(".text", _PROGRAM, parts["code"], _EXECUTE, _CODE_ALIGNMENT)
+        text = self._append_sections(
+            ".text", elf.PROGRAM, parts["code"], elf.EXECUTE, _CODE_ALIGNMENT
+        )
         self._pad(_CODE_ALIGNMENT)
         text_end = len(self._image)
         self._pad(_PAGE)
         table = _dynamic_table(found, len(names[0]))
-        start = self._append(".dynamic", _DYNAMIC, table, 8, _ALLOCATE | _WRITE, link=dynamic + 2)
+        start = self._append(
+            ".dynamic", _DYNAMIC, table, 8, elf.ALLOCATE | elf.WRITE, link=dynamic + 2
+        )
         end = len(self._image)
         symbol_table = self._symbols(kernels, names[1])
         self._image[found["symbols"] : found["symbols"] + len(symbol_table)] = symbol_table
@@ -153,15 +136,15 @@ class _Linker:
 
     # -- what goes where --------------------------------------------------------------------------
 
-    def _parts(self) -> dict[str, list[tuple[int, _Section]]]:
+    def _parts(self) -> dict[str, list[tuple[int, elf.Section]]]:
         """The sections that are loaded, with their numbers."""
-        parts: dict[str, list[tuple[int, _Section]]] = {"note": [], "constants": [], "code": []}
+        parts: dict[str, list[tuple[int, elf.Section]]] = {"note": [], "constants": [], "code": []}
         for number, each in enumerate(self._file.sections):
-            if not each.flags & _ALLOCATE or not each.size:
+            if not each.flags & elf.ALLOCATE or not each.size:
                 continue
-            if each.flags & _WRITE or each.type not in (_PROGRAM, _NOTE):
+            if each.flags & elf.WRITE or each.type not in (elf.PROGRAM, _NOTE):
                 raise InternalError(f"a section of an object file has type {each.type}")
-            is_code = bool(each.flags & _EXECUTE)
+            is_code = bool(each.flags & elf.EXECUTE)
             part = "note" if each.type == _NOTE else "code" if is_code else "constants"
             parts[part].append((number, each))
         return parts
@@ -170,7 +153,7 @@ class _Linker:
         self,
         name: str,
         type: int,
-        sections: Iterable[tuple[int, _Section]],
+        sections: Iterable[tuple[int, elf.Section]],
         flags: int = 0,
         alignment: int = 4,
     ) -> int:
@@ -182,7 +165,7 @@ class _Linker:
             content += bytes(-len(content) % each.align)
             self._starts[number] = start + len(content)
             content += self._file.content(each)
-        return self._append(name, type, bytes(content), alignment, _ALLOCATE | flags)
+        return self._append(name, type, bytes(content), alignment, elf.ALLOCATE | flags)
 
     def _append(
         self,
@@ -202,9 +185,9 @@ class _Linker:
         self._image += content
         name_offset = len(self._section_names)
         self._section_names += name.encode() + b"\0"
-        address = start if flags & _ALLOCATE else 0
+        address = start if flags & elf.ALLOCATE else 0
         self._headers.append(
-            _Section(
+            elf.Section(
                 *(name_offset, type, flags, address, start, len(content)),
                 *(link, info, alignment, entry),
             )
@@ -221,16 +204,16 @@ class _Linker:
         text, offsets = bytearray(b"\0"), []
         for each in symbols:
             offsets.append(len(text))
-            text += self._file.name(each) + b"\0"
+            text += self._file.name(each).encode() + b"\0"
         return bytes(text), offsets
 
     def _symbols(self, symbols: list[_Symbol], names: list[int]) -> bytes:
         """The table of symbols, with their addresses."""
-        table = bytearray(_SYMBOL.size)
+        table = bytearray(elf.SYMBOL.size)
         for symbol, name in zip(symbols, names, strict=True):
             address = self._address(symbol)
             section = self._header_at(self._starts[symbol.section])
-            table += _SYMBOL.pack(
+            table += elf.SYMBOL.pack(
                 name, symbol.info, symbol.visibility, section, address, symbol.size
             )
         return bytes(table)
@@ -245,7 +228,7 @@ class _Linker:
 
     def _address(self, symbol: _Symbol) -> int:
         if symbol.section not in self._starts:
-            name = self._file.name(symbol).decode()
+            name = self._file.name(symbol)
             raise InternalError(f"code for AMD's GPUs refers to `{name}`, which is not loaded")
         return self._starts[symbol.section] + symbol.value
 
@@ -253,16 +236,16 @@ class _Linker:
         """Append the symbols, which tools and some versions of the loader read."""
         number = len(self._headers)
         self._append(
-            *(".symtab", _SYMBOLS, symbols, 8), link=number + 1, info=1, entry=_SYMBOL.size
+            *(".symtab", elf.SYMBOLS, symbols, 8), link=number + 1, info=1, entry=elf.SYMBOL.size
         )
-        self._append(".strtab", _STRINGS, names, 1)
+        self._append(".strtab", elf.STRINGS, names, 1)
 
     def _relocate(self) -> None:
         for section in self._file.sections:
-            if section.type != _ADDENDS or section.info not in self._starts:
+            if section.type != elf.ADDENDS or section.info not in self._starts:
                 continue
             base = self._starts[section.info]
-            for offset, info, addend in _RELOCATION.iter_unpack(self._file.content(section)):
+            for offset, info, addend in elf.RELOCATION.iter_unpack(self._file.content(section)):
                 kind, symbol = info & 0xFFFFFFFF, self._file.symbols[info >> 32]
                 if kind not in _DISTANCES:
                     raise InternalError(f"relocation {kind} is in code for AMD's GPUs")
@@ -277,24 +260,31 @@ class _Linker:
     def _write_heads(self, segments: list[tuple[int, int, int, int, int]]) -> None:
         """The headers of the file, of its segments (type, use, start, end, alignment), sections."""
         number = len(self._headers)
-        self._append(".shstrtab", _STRINGS, b"", 1)
+        self._append(".shstrtab", elf.STRINGS, b"", 1)
         names = self._headers[number]._replace(size=len(self._section_names))
         self._headers[number] = names
         self._image += self._section_names
         self._pad(8)
         headers_start = len(self._image)
         for each in self._headers:
-            self._image += _SECTION.pack(*each)
-        head = list(self._file.head)
-        head[1], head[4], head[5], head[6] = _SHARED_OBJECT, 0, _HEAD.size, headers_start
-        head[9], head[10] = _SEGMENT.size, len(segments)
-        head[11], head[12], head[13] = _SECTION.size, len(self._headers), number
-        _HEAD.pack_into(self._image, 0, *head)
+            self._image += elf.SECTION.pack(*each)
+        head = self._file.head._replace(
+            type=_SHARED_OBJECT,
+            entry=0,
+            segments=elf.HEAD.size,
+            segment_size=_SEGMENT.size,
+            segment_count=len(segments),
+            sections=headers_start,
+            section_size=elf.SECTION.size,
+            section_count=len(self._headers),
+            section_names=number,
+        )
+        elf.HEAD.pack_into(self._image, 0, *head)
         for position, (kind, use, start, end, alignment) in enumerate(segments):
             size = end - start
             _SEGMENT.pack_into(
                 self._image,
-                _HEAD.size + position * _SEGMENT.size,
+                elf.HEAD.size + position * _SEGMENT.size,
                 *(kind, use, start, start, start, size, size, alignment),
             )
 
@@ -309,7 +299,7 @@ def _dynamic_table(starts: dict[str, int], names: int) -> bytes:
     """The addresses of the tables for a loader, by ELF's numbers for these."""
     entries = (
         (_TABLE_SYMBOLS, starts["symbols"]),
-        (_TABLE_SYMBOL, _SYMBOL.size),
+        (_TABLE_SYMBOL, elf.SYMBOL.size),
         (_TABLE_STRINGS, starts["names"]),
         (_TABLE_BYTES, names),
         (_TABLE_HASH, starts["hash"]),

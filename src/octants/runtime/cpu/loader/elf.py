@@ -13,47 +13,22 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from octants import elf
 from octants.runtime.cpu.loader.relocations import MACHINES, Refused
 
 Find = Callable[[str], "int | None"]
 
-_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATION = struct.Struct("<QQq")
 _IDENTITY = b"\x7fELF\x02\x01\x01"  # 64 bits, the lowest byte first, version 1
 _RELOCATABLE = 1
-_PROGRAM, _SYMBOLS, _ADDENDS, _ZEROS, _NO_ADDENDS = 1, 2, 4, 8, 9  # types of sections
 _UNWINDING = 0x70000001
-_WRITE, _ALLOCATE, _EXECUTE, _MERGE, _STRINGS = 1, 2, 4, 16, 32  # flags of sections
-_KNOWN = _WRITE | _ALLOCATE | _EXECUTE | _MERGE | _STRINGS
+_KNOWN = elf.WRITE | elf.ALLOCATE | elf.EXECUTE | 16 | 32  # and flags for what a linker may merge
 _NAMES = (".text", ".rodata", ".data", ".bss")  # how names of sections begin
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
-_LOCAL, _GLOBAL = 0, 1  # how symbols are bound
 _PLAIN_SYMBOLS = range(5)  # without a type, data, function, section, file
 _MOST = 1 << 30
 
 CODE, CONSTANTS, DATA = range(3)
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 16
-
-
-class _Section(NamedTuple):
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entry: int
-
-    @property
-    def part(self) -> int:
-        if self.flags & _EXECUTE:
-            return CODE
-        return DATA if self.flags & _WRITE else CONSTANTS
 
 
 class _Symbol(NamedTuple):
@@ -83,7 +58,7 @@ class ObjectFile:
         image = bytearray(self.size)
         for number, start in self._starts.items():
             section = self._sections[number]
-            if section.type == _PROGRAM:
+            if section.type == elf.PROGRAM:
                 end = section.offset + section.size
                 image[start : start + section.size] = self._code[section.offset : end]
         for symbol, start in self._stubs.items():
@@ -108,47 +83,52 @@ class ObjectFile:
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, code: bytes) -> None:
-        head = _HEAD.unpack_from(code)
-        machine = MACHINES.get(head[2])
-        if not head[0].startswith(_IDENTITY) or head[1] != _RELOCATABLE or machine is None:
-            raise Refused("this is no object file of a known machine")
-        first, entry, count, names = head[6], head[11], head[12], head[13]
-        if entry != _SECTION.size or not count:
+        head = elf.Head(*elf.HEAD.unpack_from(code))
+        machine = MACHINES.get(head.machine)
+        if not head.identity.startswith(_IDENTITY) or head.type != _RELOCATABLE:
+            raise Refused("this is no object file")
+        if machine is None:
+            raise Refused(f"machine {head.machine} is unknown")
+        if head.section_size != elf.SECTION.size or not head.section_count:
             raise Refused("the file has no sections")
-        table = _checked(code, first, count * entry)
+        table = _checked(code, head.sections, head.section_count * elf.SECTION.size)
         self._code, self._machine = code, machine
-        self._sections = [_Section(*each) for each in _SECTION.iter_unpack(table)]
-        self._names = self._content(self._sections[names])
+        self._sections = [elf.Section(*each) for each in elf.SECTION.iter_unpack(table)]
+        self._names = self._content(self._sections[head.section_names])
         self._loaded = [n for n, each in enumerate(self._sections) if self._is_loaded(each)]
         self._symbols = self._read_symbols()
         self._relocations = list(self._read_relocations())
 
-    def _is_loaded(self, section: _Section) -> bool:
+    def _is_loaded(self, section: elf.Section) -> bool:
         """Whether a section is loaded. Frames are never unwound, so unwind tables are not."""
-        if not section.flags & _ALLOCATE:
+        if not section.flags & elf.ALLOCATE:
             return False
-        name = _text(self._names, section.name)
+        name = elf.text_at(self._names, section.name)
         if section.type == _UNWINDING or name == ".eh_frame":
             return False
-        is_known = section.type in (_PROGRAM, _ZEROS) and not section.flags & ~_KNOWN
+        is_known = section.type in (elf.PROGRAM, elf.ZEROS) and not section.flags & ~_KNOWN
         is_known = is_known and name.startswith(_NAMES)
         has_align = section.align <= PAGE and section.align & (section.align - 1) == 0
-        if not is_known or not has_align or (section.flags & _WRITE and section.flags & _EXECUTE):
+        if (
+            not is_known
+            or not has_align
+            or (section.flags & elf.WRITE and section.flags & elf.EXECUTE)
+        ):
             raise Refused(f"section {name}")
-        if section.type == _PROGRAM:
+        if section.type == elf.PROGRAM:
             _checked(self._code, section.offset, section.size)
         return True
 
     def _read_symbols(self) -> list[_Symbol]:
-        tables = [section for section in self._sections if section.type == _SYMBOLS]
+        tables = [section for section in self._sections if section.type == elf.SYMBOLS]
         if len(tables) != 1:
             raise Refused("the file has no table of symbols")
         names = self._content(self._sections[tables[0].link])
         found = []
-        for name, kind, _, section, value, _ in _SYMBOL.iter_unpack(self._content(tables[0])):
-            if kind >> 4 not in (_LOCAL, _GLOBAL) or kind & 15 not in _PLAIN_SYMBOLS:
-                raise Refused(f"symbol {_text(names, name)}")
-            found.append(_Symbol(_text(names, name), section, value, kind >> 4 == _GLOBAL))
+        for name, kind, _, section, value, _ in elf.SYMBOL.iter_unpack(self._content(tables[0])):
+            if kind >> 4 not in (elf.LOCAL, elf.GLOBAL) or kind & 15 not in _PLAIN_SYMBOLS:
+                raise Refused(f"symbol {elf.text_at(names, name)}")
+            found.append(_Symbol(elf.text_at(names, name), section, value, kind >> 4 == elf.GLOBAL))
         return found
 
     def _read_relocations(self) -> Iterator[tuple[int, int, int, int, int]]:
@@ -157,13 +137,13 @@ class ObjectFile:
         for section in self._sections:
             if section.info not in loaded:
                 continue
-            if section.type == _NO_ADDENDS:
+            if section.type == elf.NO_ADDENDS:
                 raise Refused("relocations without addends")
-            if section.type == _ADDENDS:
-                for offset, what, addend in _RELOCATION.iter_unpack(self._content(section)):
+            if section.type == elf.ADDENDS:
+                for offset, what, addend in elf.RELOCATION.iter_unpack(self._content(section)):
                     yield section.info, offset, what & 0xFFFFFFFF, what >> 32, addend
 
-    def _content(self, section: _Section) -> bytes:
+    def _content(self, section: elf.Section) -> bytes:
         return _checked(self._code, section.offset, section.size)
 
     def _defined(self) -> Iterator[tuple[int, _Symbol]]:
@@ -189,7 +169,7 @@ class ObjectFile:
             start = end = _aligned(end, PAGE)
             for number in self._loaded:
                 section = self._sections[number]
-                if section.part == part:
+                if _part(section) == part:
                     starts[number] = _aligned(end, max(1, section.align))
                     end = starts[number] + section.size
             if part == CODE:
@@ -248,8 +228,10 @@ def _checked(code: bytes, start: int, size: int) -> bytes:
     return code[start : start + size]
 
 
-def _text(names: bytes, start: int) -> str:
-    return names[start : names.index(b"\0", start)].decode()
+def _part(section: elf.Section) -> int:
+    if section.flags & elf.EXECUTE:
+        return CODE
+    return DATA if section.flags & elf.WRITE else CONSTANTS
 
 
 def _aligned(size: int, to: int) -> int:
