@@ -53,9 +53,22 @@ def point(decorator: Callable[..., Any], options: dict[str, bool]) -> Any:
 
 
 @pytest.fixture(params=OPTIONS, ids=str)
-def both(request: pytest.FixtureRequest) -> tuple[Any, Any, dict[str, bool]]:
-    ours, standard = (point(decorator, request.param) for decorator in KINDS.values())
-    return ours, standard, request.param
+def options(request: pytest.FixtureRequest) -> dict[str, bool]:
+    chosen: dict[str, bool] = request.param
+    return chosen
+
+
+@pytest.fixture(params=["interpreted", "compiled"])
+def both(
+    request: pytest.FixtureRequest, options: dict[str, bool]
+) -> tuple[Any, Any, dict[str, bool]]:
+    ours, standard = (point(decorator, options) for decorator in KINDS.values())
+    if request.param == "compiled":
+        before = ours.__init__
+        for _ in range(50):
+            ours(1.0)
+        assert ours.__init__ is not before
+    return ours, standard, options
 
 
 def outcome(action: Callable[[], Any]) -> Any:

@@ -1,8 +1,10 @@
-"""Dataclasses whose `__init__` is compiled when it is first called.
+"""Dataclasses whose `__init__` is compiled when it has been called several times.
 
 The standard library compiles several functions for each dataclass when it is defined, which takes a
 third of the time of an import of Octants. Here methods other than `__init__` are not compiled at
-all. What `dataclasses` offers for instances, such as `fields` and `replace`, works as ever.
+all. Most classes have few instances until the first launch has returned: a loop over the fields
+makes them in less time than it takes to compile. What `dataclasses` offers for instances, such as
+`fields` and `replace`, works as ever.
 """
 
 from __future__ import annotations
@@ -101,15 +103,53 @@ def _with_slots(declared: type, fields: dict[str, Any], frozen: bool) -> type:
 # -- methods ---------------------------------------------------------------------------------------
 
 
+_SEVERAL = 16
+"""Calls of an `__init__` that take as long as compiling it."""
+
+
 def _lazy_init(made: type, frozen: bool) -> Callable[..., None]:
-    """An `__init__` that puts a compiled one in its place when it is first called."""
+    """An `__init__` that puts a compiled one in its place after several calls."""
+    calls = 0
 
     def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807
+        nonlocal calls
+        calls += 1
+        if calls <= _SEVERAL and _assign(self, made, frozen, values, named):
+            return
         compiled = _compiled_init(made, frozen)
         made.__init__ = compiled  # type: ignore[misc]
         compiled(self, *values, **named)
 
     return __init__
+
+
+def _assign(
+    instance: Any, made: type, frozen: bool, values: tuple[Any, ...], named: dict[str, Any]
+) -> bool:
+    """Do what the `__init__` of a class does; False if it does not take these arguments."""
+    assign = object.__setattr__ if frozen else setattr
+    count = taken = 0
+    for name, entry in getattr(made, _FIELDS).items():
+        if not entry.init:
+            continue
+        if count < len(values) and not entry.kw_only:
+            value = values[count]
+            count += 1
+        elif name in named:
+            value = named[name]
+            taken += 1
+        elif entry.default is not _MISSING:
+            value = entry.default
+        elif entry.default_factory is not _MISSING:
+            value = entry.default_factory()
+        else:
+            return False
+        assign(instance, name, value)
+    if count < len(values) or taken < len(named):
+        return False
+    if hasattr(made, "__post_init__"):
+        instance.__post_init__()
+    return True
 
 
 class _Signature:
