@@ -17,6 +17,7 @@ from octants.compile_profile import stage as timed
 from octants.deferred_import import Deferred
 from octants.ir.cloning import copy_module
 from octants.ir.cloning import serialise as serialise_task
+from octants.ir.cooperative_tasks import cooperates
 from octants.ir.core import BYTES, Array, Block, Module, Task
 from octants.ir.ops import Atomic, For, RecordCapacity
 from octants.lazy_dataclass import dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from octants.autodiff.reverse import Reversed
     from octants.autodiff.variants import batched_adjoints
     from octants.autodiff.variants.batched_adjoints import BatchedReverse
+    from octants.passes.cooperation import sequence_work_items
     from octants.passes.loops import unroll_shared_sums
     from octants.passes.storage import localise_rows
     from octants.passes.sums import fuse_product_sums, gather_sums, split_sums
@@ -40,6 +42,7 @@ else:  # what only derivatives, some machines or some options need
     fuse_product_sums = Deferred("octants.passes.sums.fuse_product_sums")
     gather_sums = Deferred("octants.passes.sums.gather_sums")
     localise_rows = Deferred("octants.passes.storage.localise_rows")
+    sequence_work_items = Deferred("octants.passes.cooperation.sequence_work_items")
     split_sums = Deferred("octants.passes.sums.split_sums")
     unroll_shared_sums = Deferred("octants.passes.loops.unroll_shared_sums")
 
@@ -178,6 +181,11 @@ def _inner_loops(module: Module) -> Iterator[Block]:
                 yield op.body
 
 
+def _sequence_work_items(module: Module, _: Capabilities) -> None:
+    if any(cooperates(task) for task in module.tasks):  # else nothing of the pass is imported
+        sequence_work_items.sequence_work_items(module)
+
+
 def _gather_sums(module: Module, machine: Capabilities) -> None:
     if _is_gpu(machine):
         splits = _splits(machine)
@@ -243,8 +251,9 @@ FINISH = (
         "after derivatives, whose stores it checks too, and while each update stands at its line",
         lambda machine: machine.checks_finite,
     ),
-    _row(
-        "cooperation.sequence_work_items",
+    Pass(
+        "sequence_work_items",
+        _sequence_work_items,
         "before the passes on updates: some are plain afterwards",
         lambda machine: machine.serialises_blocks,
     ),

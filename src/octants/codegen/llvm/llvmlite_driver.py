@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os.path
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -237,6 +238,12 @@ def parse(text: str, target: Target, machine: Any) -> Any:
 
 
 def _machine(target: Target, level: int) -> Any:
+    """Return this thread's machine of a target: a new one reads the features of the CPU again."""
+    return _machine_of(target, level, threading.get_ident())
+
+
+@functools.lru_cache(maxsize=8)
+def _machine_of(target: Target, level: int, thread: int) -> Any:  # noqa: ARG001
     architecture = target.triple.split("-")[0]
     if architecture == llvm.get_process_triple().split("-")[0]:
         _initialise()
