@@ -64,8 +64,8 @@ COLUMNS = ("start", "first", "steady", "first gradient", "gradient")
 def main() -> None:
     """Measure what the command line asks for, or one program as a worker."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-    parser.add_argument("names", nargs="*", default=names, help=f"some of {', '.join(names)}")
+    parser.add_argument("names", nargs="*", help="some of them (all)")
+    parser.add_argument("--folder", type=Path, default=EXAMPLES, help="where the programs are")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--on", nargs="+", choices=DEVICES, default=WITHOUT_GPU)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help=CLOCKS)
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of all systems in turn")
     parser.add_argument("--worker", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.names = options.names or sorted(path.stem for path in options.folder.glob("*.py"))
     if options.worker:
         work(options.names[0], options.worker, options)
         return
@@ -100,7 +101,7 @@ def main() -> None:
 def work(name: str, system: str, options: argparse.Namespace) -> None:
     """Run one program in one system; reports times and the gradient."""
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
-    source = (EXAMPLES / f"{name}.py").read_text()
+    source = (options.folder / f"{name}.py").read_text()
     for library in LIBRARIES:
         if library == "torch" or f"import {library}" in source:
             with contextlib.suppress(ImportError):
@@ -176,6 +177,7 @@ def measure(name: str, device: str, options: argparse.Namespace) -> dict[str, di
 def run(name: str, system: str, device: str, options: argparse.Namespace) -> dict[str, Any]:
     """What one process found."""
     command = [sys.executable, __file__, name, "--worker", system, "--on", device]
+    command += ["--folder", str(options.folder)]
     clock = "wall" if device == "two threads" else options.clock  # a thread that waits is busy
     command += ["--seconds", str(options.seconds), "--clock", clock]
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
