@@ -91,3 +91,29 @@ def test_neighbours_are_loaded_at_once(width: int) -> None:
     np.testing.assert_array_equal(y.to_numpy(), np.roll(values, 1, 1) + np.roll(values, -1, 1))
     assert clamped.inspect().llvm_ir.count("contiguous") > 0
     assert periodic.inspect().llvm_ir.count("contiguous") > 1
+
+
+@pytest.mark.parametrize("width", [64, 50])
+def test_neighbours_are_added_to_at_once(width: int) -> None:
+    qd.init(arch=qd.cpu, simd="always", log_level="error")
+    x, y = qd.field(qd.i32, (64, width)), qd.field(qd.i32, (64, width))
+
+    @qd.kernel
+    def scatter():
+        for i, j in x:
+            y[i, (j + 1) % width] += x[i, j]
+            y[i, qd.max(j - 2, 0)] += 10 * x[i, j]
+            if x[i, j] % 3 != 0:
+                y[i, qd.min(j + 1, width - 1)] += 100 * x[i, j]
+
+    values = np.random.default_rng(0).integers(0, 9, (64, width)).astype(np.int32)
+    x.from_numpy(values)
+    scatter()
+    expected = np.roll(values, 1, 1)
+    columns = np.arange(width)
+    for k in range(64):
+        np.add.at(expected[k], np.maximum(columns - 2, 0), 10 * values[k])
+        some = np.where(values[k] % 3 != 0, 100 * values[k], 0)
+        np.add.at(expected[k], np.minimum(columns + 1, width - 1), some)
+    np.testing.assert_array_equal(y.to_numpy(), expected)
+    assert scatter.inspect().llvm_ir.count("contiguous") > 2 or width % 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,12 +14,15 @@ import octants as qd
 from octants import interpreter
 from octants.analysis.sums.privatisation import AlternatingChunks, PrivatisedSums, find_sums
 from octants.codegen.llvm import cpu
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
+from octants.ir.parser import parse
 from octants.launch.gradients.explain_gradient_report import AdjointUpdate
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
+from tests.codegen.compiled import TARGET
 from tests.seeds import counts, pairwise
 
 PRIMAL = Companion.PRIMAL
@@ -264,6 +268,28 @@ def test_what_is_emitted_and_explained(name: str) -> None:
     for block in task_of(code).split("\ntogether")[0:1]:
         assert "atomicrmw" not in block
     assert code.count("atomicrmw") <= code.count("\ntogether") + 2
+
+
+@pytest.mark.skipif(not lanes_of_target(TARGET), reason="it is about vectors")
+def test_a_loop_adds_in_vectors_where_workers_are_separate() -> None:
+    start(simd=False)
+    weight = qd.field(qd.f32, (64, 64), needs_grad=True)
+    x, y = (qd.field(qd.f32, (40, 64), needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def layer():
+        for i, j in y:
+            s = 0.0
+            for k in range(64):
+                s += weight[j, k] * x[i, k]
+            y[i, j] = s
+
+    module = layer.inspect(mode="reverse").stages["finish"]
+    text = cpu.optimised_llvm_text(parse(module), cpu.host_target(), fast_math=True)
+    names = r"define internal void @\w+_task_0(_flushing)?\(.*?\n}"
+    task = max((found[0] for found in re.finditer(names, text, re.DOTALL)), key=len)
+    assert re.search(r"store <\d+ x float>", task)
+    assert "atomicrmw" in task
 
 
 def test_forward_sums_have_parts() -> None:

@@ -64,6 +64,14 @@ MAY_INLINE = f"attributes {INLINABLE} = {{ nounwind }}"
 _MUST_INLINE = f"attributes {INLINABLE} = {{ alwaysinline nounwind }}"
 
 
+UNSWITCHED = "unswitched"
+"""The name of blocks in loops that the same condition always skips or runs.
+
+For texts that have such blocks LLVM runs the passes of level 3, which write these loops twice. The
+loop without the other blocks can then run in vectors.
+"""
+
+
 def host_target() -> Target:
     """Return the CPU of this machine; a generic one where LLVM does not know it."""
     _initialise()
@@ -172,7 +180,8 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
         note.gives(partial(_instructions, module), "instructions")
     unrolls = level >= 2 and not (target.arch == "cpu" and is_large(text))
     level = min(level, 1) if is_large(text) else level
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    passes_of = 3 if level == 2 and UNSWITCHED in text else level
+    options = llvm.create_pipeline_tuning_options(speed_level=passes_of)
     options.loop_vectorization = options.loop_interleaving = level >= 2
     options.loop_unrolling = unrolls
     options.slp_vectorization = level >= 3  # its time is quadratic in the size of a block

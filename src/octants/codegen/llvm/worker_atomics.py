@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.llvm.function_text import FunctionText
+from octants.codegen.llvm.llvmlite_driver import UNSWITCHED
 from octants.codegen.memory import address_of
 from octants.ir import ops
 
@@ -22,20 +23,26 @@ def atomic(f: FunctionText, op: ops.Atomic) -> None:
 
 def add_to(f: FunctionText, op: ops.Atomic, address: str, value: str) -> None:
     """Update an element: plainly in launches that separate workers, else atomically."""
-    dtype = op.array.dtype
+    either(
+        f,
+        lambda: add_plainly(f, op, address, value),
+        lambda: atomics.update(f, op.fn, op.array.dtype, address, value),
+    )
 
-    def plainly() -> None:
-        suffix = f.kernel.scopes.suffix(op.ref)
-        old = f.assign(f"load {f.type(dtype)}, ptr {address}, align {dtype.size}{suffix}")
-        new = arithmetic.combine(f, op.fn, dtype, old, value)
-        f.emit(f"store {f.type(dtype)} {new}, ptr {address}, align {dtype.size}{suffix}")
 
-    either(f, plainly, lambda: atomics.update(f, op.fn, dtype, address, value))
+def add_plainly(f: FunctionText, op: ops.Atomic, address: str, value: str) -> None:
+    """Update an element that no other worker updates meanwhile."""
+    dtype, suffix = op.array.dtype, f.kernel.scopes.suffix(op.ref)
+    old = f.assign(f"load {f.type(dtype)}, ptr {address}, align {dtype.size}{suffix}")
+    new = arithmetic.combine(f, op.fn, dtype, old, value)
+    f.emit(f"store {f.type(dtype)} {new}, ptr {address}, align {dtype.size}{suffix}")
 
 
 def either(f: FunctionText, plainly: Callable[[], object], shared: Callable[[], object]) -> None:
     """Write both versions: for launches that separate workers' targets, and for others."""
-    alone, together, further = (f.fresh_label(hint) for hint in ("alone", "together", "further"))
+    is_in_loop = f.outside_loops and not f.is_outside_loops
+    hints = (UNSWITCHED if is_in_loop else "alone", "together", "further")
+    alone, together, further = map(f.fresh_label, hints)
     f.branch_if(f.shared, together, alone)
     for label, write in ((alone, plainly), (together, shared)):
         f.start(label)

@@ -457,7 +457,7 @@ def _arrays(
                     else _update_of(op, updates.sums, values)
                 )
                 line = op.location.line if op.location else 0
-                found.setdefault(op.array.name, {})[update, line] = None
+                found.setdefault(op.array.whole.name, {})[update, line] = None
     memory = (Space.FIELD, Space.NDARRAY)
     return [
         ArrayAdjoint(
@@ -482,7 +482,7 @@ def _privatised_bytes(
         updates = _updates(specialisation, task)
         # Arguments that are passed by value have one element.
         each = (
-            sizes.get(array.name, math.prod(array.element_shape) * array.dtype.size)
+            sizes.get(array.whole.name, math.prod(array.element_shape) * array.dtype.size)
             for array, _ in updates.sums.private_copies
         )
         part = sum(-(-size // abi.PART_ALIGNMENT) * abi.PART_ALIGNMENT for size in each)

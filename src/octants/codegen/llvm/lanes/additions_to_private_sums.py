@@ -7,7 +7,9 @@ vectors together.
 
 from __future__ import annotations
 
-from octants.codegen import arithmetic
+from collections.abc import Callable
+
+from octants.codegen import arithmetic, atomics
 from octants.codegen.llvm import memory_formats as scalar_memory
 from octants.codegen.llvm.lanes import memory
 from octants.codegen.llvm.lanes.atomics import active_numbers, fold
@@ -16,7 +18,7 @@ from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.grouped_additions import add_group
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.lanes.sum_functions import call_sum
-from octants.codegen.llvm.worker_atomics import add_to, either
+from octants.codegen.llvm.worker_atomics import add_plainly, add_to, either
 from octants.ir import ops
 
 
@@ -36,10 +38,29 @@ def _add_one(f: LaneText, op: ops.Atomic) -> None:
     address = memory.locate(f, op.array, op.companion, op.indices)
     if address.step == 0:
         _add_total(f, op, address)
-    elif address.step is not None:
-        either(f, lambda: _add_vector(f, op, address), lambda: _add_each(f, op, address))
     else:
-        _add_each(f, op, address)
+        either(
+            f,
+            lambda: _add_plainly(f, op, address),
+            lambda: _add_each(f, op, address, _add_atomically),
+        )
+
+
+def _add_plainly(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
+    """Add where no other worker does: lanes that access neighbours at once."""
+
+    def vector(found: LaneAddress) -> None:
+        _add_vector(f, op, found)
+
+    def each(found: LaneAddress) -> None:
+        _add_each(f, op, found, add_plainly)
+
+    if address.step is not None:
+        vector(address)
+    elif address.probable is not None and address.probable.step == op.array.dtype.size:
+        memory.if_contiguous(f, address, address.probable, vector, each)
+    else:
+        each(address)
 
 
 def _add_total(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
@@ -63,12 +84,21 @@ def _add_vector(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
     memory.store_to(f, address, register, new, dtype.size, suffix)
 
 
-def _add_each(f: LaneText, op: ops.Atomic, address: LaneAddress) -> None:
-    """Add lane by lane."""
+def _add_atomically(f: LaneText, op: ops.Atomic, address: str, value: str) -> None:
+    atomics.update(f, op.fn, op.array.dtype, address, value)
+
+
+def _add_each(
+    f: LaneText,
+    op: ops.Atomic,
+    address: LaneAddress,
+    add: Callable[[LaneText, ops.Atomic, str, str], None],
+) -> None:
+    """Add lane by lane, since addresses may be equal."""
     register, value = f.type(op.array.dtype), f.use(op.value)
     pointers = memory.addresses(f, address)
 
     def one(lane: str) -> None:
-        add_to(f, op, f.element("ptr", pointers, lane), f.element(register, value, lane))
+        add(f, op, f.element("ptr", pointers, lane), f.element(register, value, lane))
 
     f.each_active(one)

@@ -6,7 +6,7 @@ distance, or any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from octants.codegen.llvm import memory_formats
 from octants.codegen.llvm import types_and_literals as names
@@ -182,17 +182,21 @@ def _loads_one_by_one(f: LaneText) -> bool:
     return f.machine.vector_bits < _GATHERING and not f.is_outside_loops
 
 
-def _load_contiguous_or_gather(
+def if_contiguous(
     f: LaneText,
     address: LaneAddress,
     probable: ProbableAddress,
-    type: str,
-    align: int,
-    suffix: str,
-) -> str:
-    """Test whether the lanes load neighbours, as they do but at boundaries, and load these at once.
+    near: Callable[[LaneAddress], None],
+    far: Callable[[LaneAddress], None],
+) -> None:
+    """Test whether lanes access neighbours, as they do but at boundaries, and write both versions.
 
-    A gather takes several times as long.
+    Args:
+        f: The function.
+        address: The addresses.
+        probable: What they probably are, if they have no known step.
+        near: Writes the access to neighbours, which takes a fraction of the time.
+        far: Writes the access to any addresses.
     """
     first = probable.line.start()
     numbers = ", ".join(f"i64 {k * probable.line.step}" for k in range(f.lanes))
@@ -201,15 +205,32 @@ def _load_contiguous_or_gather(
     differs = f.assign_vector(f"icmp ne {wide} {probable.index}, {line}")
     nbytes = f.apply("mul", "i64", first, probable.stride)
     start = f.assign(f"getelementptr i8, ptr {probable.base}, i64 {nbytes}")
-    near, far, done = (f.fresh_label(name) for name in ("contiguous", "gather", "loaded"))
-    f.branch_if(f.any(f.both(differs, f.mask) or differs), far, near, unlikely=True)
-    loaded = []
-    for label, each in ((near, LaneAddress(start, align)), (far, LaneAddress(address.start, None))):
-        f.start(label)
-        found = load_from(f, each, type, align, suffix)
-        loaded.append((found, f.label))
-        f.branch(done)
-    f.start(done)
+    labels = [f.fresh_label(name) for name in ("contiguous", "scattered", "further")]
+    f.branch_if(f.any(f.both(differs, f.mask) or differs), labels[1], labels[0], unlikely=True)
+    f.start(labels[0])
+    near(LaneAddress(start, probable.step))
+    f.branch(labels[2])
+    f.start(labels[1])
+    far(LaneAddress(address.start, None))
+    f.branch(labels[2])
+    f.start(labels[2])
+
+
+def _load_contiguous_or_gather(
+    f: LaneText,
+    address: LaneAddress,
+    probable: ProbableAddress,
+    type: str,
+    align: int,
+    suffix: str,
+) -> str:
+    """Load neighbours at once if the lanes access neighbours, and gather otherwise."""
+    loaded: list[tuple[str, str]] = []
+
+    def load_one(each: LaneAddress) -> None:
+        loaded.append((load_from(f, each, type, align, suffix), f.label))
+
+    if_contiguous(f, address, probable, load_one, load_one)
     phi = f.open_phi(f.vector(type))
     phi.incoming.extend(loaded)
     f.close_phi(phi)
