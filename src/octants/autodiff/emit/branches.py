@@ -10,7 +10,9 @@ An if yields everything that its branches define, so that nothing is computed tw
     ...
     if(%is_positive) { if(%c) { ... } }
 
-Such exports pass through all ifs around them, so deep nests would need code of quadratic size. In
+Integers that take additions and multiplications of values from outside, such as indices, are not
+exported but computed again: so an index that grows by one from work item to work item is still
+known to. Exports pass through all ifs around them, so deep nests would need code of quadratic size. In
 these, the reversed branch recomputes what depends only on operands and memory. The if exports the
 other values; facts of loops are exported in *slots*, which the two branches share, and which the
 reversed branch rebinds. So are the conditions of ifs around loops that depend on loads in branches:
@@ -27,6 +29,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
+from octants.analysis.indices.affine_analysis import INDEX_TYPES
 from octants.autodiff.emit.primal_emitter import PrimalEmitter
 from octants.autodiff.emit.records import RecordStack
 from octants.autodiff.emit.stored_loops import StoredLoops
@@ -67,6 +70,7 @@ class Branches:
         self._stored_loops = stored_loops
         self._record = record
         self._slots: dict[Block, dict[Hashable, tuple[Operation, TypedSlot]]] = {}
+        self._integers: dict[Block, list[Operation]] = {}
 
     def record(self, op: ops.If, stack: RecordStack) -> None:
         """Emit an if with the records that its reverse needs."""
@@ -112,14 +116,23 @@ class Branches:
             self._record(primal, stack)
         own = _defined(block)
         bound: Iterable[Hashable] = [key for key in values.journal[mark:] if values[key] in own]
-        if is_deep:
-            left_out = self._not_exported(primal)
-            bound = [key for key in bound if key not in left_out]
+        left_out = self._not_exported(primal) if is_deep else self._leave_out_integers(primal)
+        bound = [key for key in bound if key not in left_out]
         exports = {key: values[key] for key in bound}
         ends = [stack.position]
         if size is not None:
             ends.append(self._stored_loops.passed)
         return _Branch(block, values.mapped(primal.yielded), exports, ends)
+
+    def _leave_out_integers(self, primal: Block) -> set[Value]:
+        """The integers of a branch that its reverse computes again; note the operations."""
+        defined = _defined(primal)
+        again: dict[Value, Operation] = {}
+        for op in primal.ops:
+            if _is_integer_arithmetic(op) and again.keys() >= defined.intersection(op.operands):
+                again[op.result] = op
+        self._integers[primal] = list(again.values())
+        return set(again)
 
     # -- deep nests of ifs -------------------------------------------------------------------------
 
@@ -158,7 +171,9 @@ class Branches:
         values.journal[mark:] = [key for key in values.journal[mark:] if values[key] not in own]
 
     def rebind(self, primal: Block) -> None:
-        """Begin the reverse of a branch of a deep if: bind its exports, and recompute the rest."""
+        """Begin the reverse of a branch: bind the exports of a deep if, and recompute the rest."""
+        for op in self._integers.get(primal, ()):
+            self._emitter.emit(op)
         if primal not in self._slots:
             return
         values = self._emitter.values
@@ -167,6 +182,14 @@ class Branches:
         for op in primal.ops:
             if self._is_repeated(op):
                 self._emitter.emit(op)
+
+
+def _is_integer_arithmetic(op: Operation) -> bool:
+    """Whether an operation takes next to no time, and makes an integer that may be an index."""
+    if isinstance(op, ops.Binary) and op.fn not in ("add", "sub", "mul"):
+        return False
+    is_known = isinstance(op, (ops.Constant, ops.Binary, ops.Cast))
+    return is_known and all(value.type in INDEX_TYPES for value in (*op.operands, op.result))
 
 
 def _defined(block: Block) -> set[Value]:
