@@ -11,9 +11,11 @@ An if yields everything that its branches define, so that nothing is computed tw
     if(%is_positive) { if(%c) { ... } }
 
 Integers that take additions and multiplications of values from outside, such as indices, are not
-exported but computed again: so an index that grows by one from work item to work item is still
-known to. Exports pass through all ifs around them, so deep nests would need code of quadratic size. In
-these, the reversed branch recomputes what depends only on operands and memory. The if exports the
+exported, but computed again, so that it is still known how they change from one work item to the
+next.
+
+Exports pass through all ifs around them, so deep nests would need code of quadratic size. In these,
+the reversed branch recomputes what depends only on operands and memory. The if exports the
 other values; facts of loops are exported in *slots*, which the two branches share, and which the
 reversed branch rebinds. So are the conditions of ifs around loops that depend on loads in branches:
 memory may have changed, and the records are those of the branch that was taken::
