@@ -24,6 +24,7 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_block, without_effects
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Task, Value
+from octants.ir.rewriting import rewrite
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.scalars import by_name, i64, u64
@@ -210,37 +211,23 @@ class _Logger:
             base = head.binary("mul", number, head.offset(self.sites))
         else:
             base = head.load(self.starts, [number])
-        self._rewrite(log.body, log.positions, base, writes)
-        log.body.ops[:0] = head.block.ops
-        return self._parallel(log.body)
 
-    def _rewrite(
-        self, block: Block, positions: dict[Operation, Value], base: Value, writes: bool
-    ) -> None:
-        """Write or read the log at the logged operations of a block.
-
-        Args:
-            block: The block, rewritten in place.
-            positions: The position of each logged operation among those of its work item.
-            base: The position in the log at which the work item's words begin.
-            writes: Whether to write the log; else the operations are replaced by reads of it.
-        """
-        builder = Builder(Block())
-        for op in block.ops:
-            builder.location = op.location
-            for region in op.regions:
-                self._rewrite(region, positions, base, writes)
-            if op not in positions:
-                builder.append(op)
-                continue
+        def log_one(builder: Builder, op: Operation) -> bool:
+            """Write a word of the log, or read it in place of the operation."""
+            if op not in log.positions:
+                return False
             if writes or not isinstance(op, ops.Load):
                 builder.append(op)
-            position = builder.binary("add", base, positions[op])
+            position = builder.binary("add", base, log.positions[op])
             if writes:
                 builder.store(self.words, [position], builder.word(op.result))
             else:
                 self._read(builder, op, builder.load(self.words, [position]))
-        block.ops[:] = builder.block.ops
+            return True
+
+        rewrite(log.body, log_one)
+        log.body.ops[:0] = head.block.ops
+        return self._parallel(log.body)
 
     def _read(self, builder: Builder, op: Operation, word: Value) -> None:
         """Let a logged word stand for the result of an operation."""

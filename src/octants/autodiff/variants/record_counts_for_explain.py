@@ -22,6 +22,7 @@ from octants.ir.core import (
     Space,
     Value,
 )
+from octants.ir.rewriting import rewrite
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import i64
 
@@ -58,7 +59,7 @@ def count_records(reverse: Module) -> Counting:
     for task in module.tasks:
         for record in records:
             counter.base_counts.update(count_records_below(task.body, record))
-        counter.rewrite(task.body)
+        rewrite(task.body, counter.count)
     storable = frozenset(op.record for op in stored)
     return Counting(module, records, counts, around, storable)
 
@@ -98,20 +99,15 @@ class _PushCounter:
         self.stored = stored
         self.base_counts: dict[Operation, Value] = {}
 
-    def rewrite(self, block: Block) -> None:
-        """Drop the changes of adjoints, and count pushes and pops, in place."""
-        builder = Builder(Block())
-        for op in block.ops:
-            for region in op.regions:
-                self.rewrite(region)
-            if isinstance(op, ops.Write) and op.companion is not Companion.PRIMAL:
-                reading = without_effects(op)
-                builder.block.ops += [reading] if reading is not None else []
-                continue
-            if isinstance(op, ops.RecordAccess) and op.record in self.numbers:
-                self._count(builder, op)
-            builder.block.ops.append(op)
-        block.ops[:] = builder.block.ops
+    def count(self, builder: Builder, op: Operation) -> bool:
+        """Drop the changes of adjoints, and count pushes and pops."""
+        if isinstance(op, ops.Write) and op.companion is not Companion.PRIMAL:
+            reading = without_effects(op)
+            builder.block.ops += [reading] if reading is not None else []
+            return True
+        if isinstance(op, ops.RecordAccess) and op.record in self.numbers:
+            self._count(builder, op)
+        return False
 
     def _count(self, builder: Builder, op: ops.RecordAccess) -> None:
         """Count a push of a record: the greatest size, and how many pushes; or count a pop."""

@@ -26,8 +26,7 @@ that are rounded to integers or compared are left alone, as by `relax_divisions`
 
 from __future__ import annotations
 
-from octants.ir import ops
-from octants.ir.core import Block, Module, Value
+from octants.ir.core import Module
 from octants.passes.arithmetic.relax_divisions import deciding, may_change
 
 
@@ -35,14 +34,7 @@ def approximate_quotients(module: Module) -> None:
     """Approximate them in each task, in place."""
     for task in module.tasks:
         if any(may_change(op, set()) for op in task.body.walk()):
-            _rewrite(task.body, deciding(task.body))
-
-
-def _rewrite(block: Block, kept: set[Value]) -> None:
-    for number, op in enumerate(block.ops):
-        for region in op.regions:
-            _rewrite(region, kept)
-        if may_change(op, kept):
-            new = ops.Binary("approximate_div", op.lhs, op.rhs, results=op.results)
-            new.location = op.location
-            block.ops[number] = new
+            kept = deciding(task.body)
+            for op in task.body.walk():
+                if may_change(op, kept):
+                    op.fn = "approximate_div"

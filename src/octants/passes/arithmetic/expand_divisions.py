@@ -36,8 +36,9 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Module, Value
+from octants.ir.core import Block, Module, Operation, Task, Value
 from octants.ir.reciprocals import in_two_parts
+from octants.ir.rewriting import rewrite
 from octants.types.scalars import f32, f64
 
 Parts = dict[Value, tuple[float, float]]
@@ -58,22 +59,21 @@ def expand_divisions(module: Module) -> None:
                 if both:
                     parts[op.result] = both
         if parts:
-            _rewrite(task.body, parts)
+            _expand(task, parts)
 
 
-def _rewrite(block: Block, parts: Parts) -> None:
-    builder, known = Builder(Block()), dict[Value, tuple[Value, Value]]()
-    for op in block.ops:
-        for region in op.regions:
-            _rewrite(region, parts)
+def _expand(task: Task, parts: Parts) -> None:
+    known: dict[tuple[Block, Value], list[Value]] = {}
+
+    def expand(builder: Builder, op: Operation) -> bool:
         if not (isinstance(op, ops.Binary) and op.fn == "div" and op.rhs in parts):
-            builder.block.ops.append(op)
-            continue
-        builder.location = op.location
-        if op.rhs not in known:
-            large, small = (builder.constant(part, op.rhs.type) for part in parts[op.rhs])
-            known[op.rhs] = large, small
-        large, small = known[op.rhs]
+            return False
+        key = builder.block, op.rhs
+        if key not in known:
+            known[key] = [builder.constant(part, op.rhs.type) for part in parts[op.rhs]]
+        large, small = known[key]
         rest = builder.binary("mul", op.lhs, small)
         builder.append(ops.Fma(op.lhs, large, rest, results=op.results))
-    block.ops[:] = builder.block.ops
+        return True
+
+    rewrite(task.body, expand)

@@ -40,7 +40,8 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Module, Value
+from octants.ir.core import Block, Module, Operation, Value
+from octants.ir.rewriting import rewrite
 from octants.types.scalars import f32
 
 _MOST = 9
@@ -56,7 +57,7 @@ def expand_powers(module: Module) -> None:
             if isinstance(op, ops.Constant) and _is_half(op)
         }
         if halves:
-            _rewrite(task.body, halves)
+            _expand_all(task.body, halves)
 
 
 def _is_half(op: ops.Constant) -> bool:
@@ -65,23 +66,17 @@ def _is_half(op: ops.Constant) -> bool:
     return bool(2 * op.value % 2 == 1)
 
 
-def _rewrite(block: Block, halves: dict[Value, int]) -> None:
-    """Expand the powers in a block.
+def _expand_all(body: Block, halves: dict[Value, int]) -> None:
+    """Expand the powers in a body; ``halves`` are twice the constant exponents, by value."""
+    known: dict[tuple[Block, Value], dict[int, Value]] = {}
 
-    Args:
-        block: The block, rewritten in place.
-        halves: Twice the constant exponents, by their IR values: 5 stands for 2.5.
-    """
-    builder, known = Builder(Block()), dict[Value, dict[int, Value]]()
-    for op in block.ops:
-        for region in op.regions:
-            _rewrite(region, halves)
-        if isinstance(op, ops.Binary) and op.fn == "pow" and op.rhs in halves:
-            builder.location = op.location
-            _expand(builder, op, halves[op.rhs], known.setdefault(op.lhs, {}))
-        else:
-            builder.block.ops.append(op)
-    block.ops[:] = builder.block.ops
+    def expand(builder: Builder, op: Operation) -> bool:
+        if not (isinstance(op, ops.Binary) and op.fn == "pow" and op.rhs in halves):
+            return False
+        _expand(builder, op, halves[op.rhs], known.setdefault((builder.block, op.lhs), {}))
+        return True
+
+    rewrite(body, expand)
 
 
 def _expand(builder: Builder, op: ops.Binary, halves: int, powers: dict[int, Value]) -> None:

@@ -47,6 +47,7 @@ alone: it may be the number of a cell, and must not fall short of an integer.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from octants.analysis.reachability import reachable
@@ -55,6 +56,7 @@ from octants.ir import ops, reciprocals
 from octants.ir.builder import Builder
 from octants.ir.core import Block, Module, Operation, Value
 from octants.ir.ops.arithmetic import ROUNDINGS
+from octants.ir.rewriting import rewrite
 from octants.simplify import simplify
 from octants.types.scalars import f32
 
@@ -86,29 +88,16 @@ class _Relaxing:
         self._definitions = {op.results[0]: op for op in body.walk() if len(op.results) == 1}
         self._constants = ops.constants_in(body)
         self._deciding = deciding(body)
-        self._changed = False
 
     def run(self) -> bool:
         """Whether there was anything to change."""
-        self._rewrite(self._body)
-        return self._changed
-
-    def _rewrite(self, block: Block) -> None:
-        divisors = self._divisors(block)
-        builder, factors = Builder(Block()), dict[Power, Value]()
-        for op in block.ops:
-            for region in op.regions:
-                self._rewrite(region)
-            if not may_change(op, self._deciding) or op.rhs not in divisors:
-                builder.block.ops.append(op)
-                continue
-            power = divisors[op.rhs]
-            builder.location = op.location
-            if power not in factors:
-                factors[power] = _reciprocal(builder, *power)
-            builder.append(ops.Binary("mul", op.lhs, factors[power], results=op.results))
-            self._changed = True
-        block.ops[:] = builder.block.ops
+        found: dict[Operation, Power] = {}
+        for block in blocks_in(self._body):
+            divisors = self._divisors(block)
+            divisions = (op for op in block.ops if may_change(op, self._deciding))
+            found |= {op: divisors[op.rhs] for op in divisions if op.rhs in divisors}
+        multiply_by_reciprocals(self._body, found)
+        return bool(found)
 
     def _divisors(self, block: Block) -> dict[Value, Power]:
         """The powers whose reciprocals replace divisions, by divisor."""
@@ -149,6 +138,30 @@ class _Relaxing:
             return None
         counts = [self._roots(factor, base, depth - 1) for factor in op.operands]
         return None if None in counts else sum(filter(None, counts))
+
+
+def blocks_in(body: Block) -> list[Block]:
+    """A body, and the blocks in it."""
+    return [body, *(region for op in body.walk() for region in op.regions)]
+
+
+def multiply_by_reciprocals(body: Block, divisions: Mapping[Operation, Power]) -> None:
+    """Multiply by a reciprocal of a power in place of dividing; a block computes each once."""
+    factors: dict[tuple[Block, Power], Value] = {}
+
+    def multiply(builder: Builder, op: Operation) -> bool:
+        if op not in divisions:
+            return False
+        assert isinstance(op, ops.Binary)
+        power = divisions[op]
+        key = builder.block, power
+        if key not in factors:
+            factors[key] = _reciprocal(builder, *power)
+        builder.append(ops.Binary("mul", op.lhs, factors[key], results=op.results))
+        return True
+
+    if divisions:
+        rewrite(body, multiply)
 
 
 def _reciprocal(builder: Builder, base: Value, halves: int) -> Value:

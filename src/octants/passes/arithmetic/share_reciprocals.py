@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from octants.analysis.reachability import reachable
 from octants.ir import ops
-from octants.ir.builder import Builder
 from octants.ir.core import Block, Companion, Module, Operation, Value
+from octants.passes.arithmetic.relax_divisions import Power, blocks_in, multiply_by_reciprocals
 from octants.types.scalars import f32, f64
 
 _ARITHMETIC = (ops.Unary, ops.Binary, ops.Fma, ops.Select, ops.Cast)
@@ -49,7 +50,7 @@ def share_reciprocals(module: Module) -> None:
     for task in module.tasks:
         derivatives = _derivatives(task.body)
         if derivatives:
-            _rewrite(task.body, derivatives)
+            _share(task.body, derivatives)
 
 
 def _derivatives(body: Block) -> set[Value]:
@@ -79,33 +80,23 @@ def _flow(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
             yield op.body.yielded[k], [arg, result]
 
 
-def _rewrite(block: Block, derivatives: set[Value]) -> None:
+def _share(body: Block, derivatives: set[Value]) -> None:
     """Multiply by one reciprocal where a block divides by the same value more than once.
 
     Args:
-        block: The block, rewritten in place.
-        derivatives: The values that are computed from adjoints or tangents; only they may change.
+        body: the body of a task, rewritten in place.
+        derivatives: the values that are computed from adjoints or tangents; only they may change.
     """
-    binary = (op for op in block.ops if isinstance(op, ops.Binary))
-    divisors = Counter(op.rhs for op in binary if _divides(op, derivatives))
-    reciprocals: dict[Value, Value] = {}
-    builder = Builder(Block())
-    for op in block.ops:
-        for region in op.regions:
-            _rewrite(region, derivatives)
-        if isinstance(op, ops.Binary) and divisors[op.rhs] > 1 and _divides(op, derivatives):
-            builder.location = op.location
-            if op.rhs not in reciprocals:
-                one = builder.constant(1.0, op.rhs.type)
-                reciprocals[op.rhs] = builder.binary("div", one, op.rhs)
-            product = ops.Binary("mul", op.lhs, reciprocals[op.rhs], results=op.results)
-            builder.append(product)
-        else:
-            builder.block.ops.append(op)
-    block.ops[:] = builder.block.ops
+    found: dict[Operation, Power] = {}
+    for block in blocks_in(body):
+        divisions = [op for op in block.ops if _divides(op, derivatives)]
+        counts = Counter(op.rhs for op in divisions)
+        found |= {op: (op.rhs, 2) for op in divisions if counts[op.rhs] > 1}
+    multiply_by_reciprocals(body, found)
 
 
-def _divides(op: ops.Binary, derivatives: set[Value]) -> bool:
+def _divides(op: Operation, derivatives: set[Value]) -> TypeGuard[ops.Binary]:
     """Whether an operation divides a derivative by what is none."""
-    is_derivative = op.lhs in derivatives and op.rhs not in derivatives
-    return op.fn == "div" and op.rhs.type in (f32, f64) and is_derivative
+    if not isinstance(op, ops.Binary) or op.fn != "div" or op.rhs.type not in (f32, f64):
+        return False
+    return op.lhs in derivatives and op.rhs not in derivatives

@@ -45,9 +45,12 @@ sees, such as local vectors and records: where they matter, they reach an array.
 
 from __future__ import annotations
 
+import functools
+
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Array, Block, Companion, Module, Space, Value
+from octants.ir.core import Array, Companion, Module, Operation, Space, Value
+from octants.ir.rewriting import rewrite
 from octants.types.scalars import DType, f32, i32, i64
 
 _CHECKED = (Space.FIELD, Space.NDARRAY, Space.SHARED, Space.RETURN)
@@ -66,24 +69,18 @@ def check_finite(module: Module) -> None:
     """Insert the checks, in place."""
     for task in module.tasks:
         constants = {op.result for op in task.body.walk() if isinstance(op, ops.Constant)}
-        _check(task.body, constants)
+        rewrite(task.body, functools.partial(_check, constants))
 
 
-def _check(block: Block, constants: set[Value]) -> None:
-    builder = Builder(block)
-    operations, block.ops = block.ops, []
-    for op in operations:
-        for region in op.regions:
-            _check(region, constants)
-        if not isinstance(op, ops.Write) or not _is_checked(op, constants):
-            block.ops.append(op)
-            continue
-        fn = op.fn if isinstance(op, ops.Atomic) else ""
-        builder.location = op.location
-        _assert_finite(builder, op, op.value, _VERBS.get(fn, _STORED))
-        block.ops.append(op)
-        if fn in _VERBS:
-            _assert_finite(builder, op, builder.binary(fn, op.result, op.value), _STORED)
+def _check(constants: set[Value], builder: Builder, op: Operation) -> bool:
+    if not isinstance(op, ops.Write) or not _is_checked(op, constants):
+        return False
+    fn = op.fn if isinstance(op, ops.Atomic) else ""
+    _assert_finite(builder, op, op.value, _VERBS.get(fn, _STORED))
+    builder.append(op)
+    if fn in _VERBS:
+        _assert_finite(builder, op, builder.binary(fn, op.result, op.value), _STORED)
+    return True
 
 
 def _is_checked(op: ops.Write, constants: set[Value]) -> bool:

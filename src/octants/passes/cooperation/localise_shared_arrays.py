@@ -8,25 +8,22 @@ from typing import Any
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Operation, Space
+from octants.ir.rewriting import rewrite
 
 PRIMAL = Companion.PRIMAL
 
 
 def localise(block: Block, local_array_of: Callable[[Array, Companion], Array]) -> None:
     """Redirect accesses to shared arrays to `local_array_of` these, in place; drop fences."""
-    build = Builder(Block())
-    for op in block.ops:
-        for region in op.regions:
-            localise(region, local_array_of)
-        build.location = op.location
+
+    def localise_one(build: Builder, op: Operation) -> bool:
         array: Array | None = getattr(op, "array", None)
-        if isinstance(op, ops.Fence):
-            continue
         if array is None or array.space is not Space.SHARED:
-            build.append(op)
-        else:
-            _LOCAL[type(op)](build, op, local_array_of(array, getattr(op, "companion", PRIMAL)))
-    block.ops[:] = build.block.ops
+            return isinstance(op, ops.Fence)
+        _LOCAL[type(op)](build, op, local_array_of(array, getattr(op, "companion", PRIMAL)))
+        return True
+
+    rewrite(block, localise_one)
 
 
 def _load(build: Builder, op: ops.Load, array: Array) -> None:

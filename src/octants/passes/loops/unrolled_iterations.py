@@ -8,6 +8,7 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.core import Block, Operation, Value, replace_operands
+from octants.ir.rewriting import rewrite
 
 Copy = Callable[[Operation, dict[Value, Value], int], None]
 """Writes a copy of an operation for the iteration of a number.
@@ -50,20 +51,14 @@ class LoopRewriter:
 
     def rewrite(self, write: Callable[[ops.For], None]) -> None:
         """Rewrite the body; ``write`` writes what becomes of a loop."""
-        self._rewrite(self.body, write)
-        self.replaced.apply(self.body)
 
-    def _rewrite(self, block: Block, write: Callable[[ops.For], None]) -> None:
-        operations, block.ops = block.ops, []
-        with self.builder.into(block):
-            for op in operations:
-                for region in op.regions:
-                    self._rewrite(region, write)
-                if isinstance(op, ops.For):
-                    self.builder.location = op.location
-                    write(op)
-                else:
-                    self.builder.append(op)
+        def rewrite_loop(_: Builder, op: Operation) -> bool:
+            if isinstance(op, ops.For):
+                write(op)
+            return isinstance(op, ops.For)
+
+        rewrite(self.body, rewrite_loop, self.builder)
+        self.replaced.apply(self.body)
 
 
 def copy_folded(builder: Builder, op: Operation, values: dict[Value, Value]) -> None:

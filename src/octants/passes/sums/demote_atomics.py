@@ -72,8 +72,10 @@ from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.compile_profile import staged
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias_another
+from octants.ir.builder import Builder
 from octants.ir.cloning import copy_operation
 from octants.ir.core import ArrayRef, Block, Module, Operation, Task, Value
+from octants.ir.rewriting import rewrite
 from octants.lazy_dataclass import dataclass
 from octants.simplify import simplify
 from octants.types.scalars import u1
@@ -118,23 +120,23 @@ def _is_update(op: Operation) -> bool:
     return is_atomic or isinstance(op, ops.CompareExchange)
 
 
-def _rewrite(block: Block, owned: set[ArrayRef], constants: dict[Value, Any]) -> bool:
-    """Rewrite the updates in a block, in place; return whether loops were among them."""
-    has_loops = False
-    rewritten: list[Operation] = []
-    for op in block.ops:
+def _rewrite(body: Block, owned: set[ArrayRef], constants: dict[Value, Any]) -> bool:
+    """Rewrite the updates in a body, in place; return whether loops were among them."""
+    loops = []
+
+    def demote(builder: Builder, op: Operation) -> bool:
         exchange = _ExchangeLoop.of(op, constants) if isinstance(op, ops.While) else None
         if exchange is not None and exchange.update.ref in owned:
-            rewritten += exchange.once()
-            has_loops = True
-        elif isinstance(op, ops.Atomic) and _is_update(op) and op.ref in owned:
-            rewritten += _plain(op)
-        else:
-            for region in op.regions:
-                has_loops |= _rewrite(region, owned, constants)
-            rewritten.append(op)
-    block.ops[:] = rewritten
-    return has_loops
+            builder.block.ops += exchange.once()
+            loops.append(op)
+            return True
+        if isinstance(op, ops.Atomic) and _is_update(op) and op.ref in owned:
+            builder.block.ops += _plain(op)
+            return True
+        return False
+
+    rewrite(body, demote)
+    return bool(loops)
 
 
 def _plain(op: ops.Atomic) -> list[Operation]:

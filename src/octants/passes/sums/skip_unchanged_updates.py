@@ -33,7 +33,8 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.builder import Builder
-from octants.ir.core import Block, Module, Operation, Space, Task
+from octants.ir.core import Module, Operation, Space, Task
+from octants.ir.rewriting import rewrite
 from octants.types.scalars import u1
 
 _IDEMPOTENT = ("or", "and", "min", "max")
@@ -45,7 +46,7 @@ def skip_unchanged_updates(module: Module) -> None:
         if task.is_parallel and any(map(_is_idempotent, task.body.walk())):
             found = _find_redundant_candidates(task)
             if found:
-                _rewrite(task.body, found)
+                rewrite(task.body, lambda build, op: op in found and _test(build, op))
 
 
 def _is_idempotent(op: Operation) -> bool:
@@ -69,23 +70,11 @@ def _find_redundant_candidates(task: Task) -> set[Operation]:
     }
 
 
-def _rewrite(block: Block, found: set[Operation]) -> None:
-    rewritten: list[Operation] = []
-    for op in block.ops:
-        for region in op.regions:
-            _rewrite(region, found)
-        if isinstance(op, ops.Atomic) and op in found:
-            rewritten += _tested(op)
-        else:
-            rewritten.append(op)
-    block.ops[:] = rewritten
-
-
-def _tested(op: ops.Atomic) -> list[Operation]:
-    builder = Builder(Block())
-    builder.location = op.location
+def _test(builder: Builder, op: Operation) -> bool:
+    """Build an update with a test before it."""
+    assert isinstance(op, ops.Atomic)
     before = builder.load(op.array, op.indices, op.companion)
     after = builder.binary(op.fn, before, op.value)
     with builder.only_if(builder.compare("ne", after, before)):
         builder.append(op)
-    return builder.block.ops
+    return True

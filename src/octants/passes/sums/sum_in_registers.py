@@ -55,6 +55,7 @@ from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Operation, Value
+from octants.ir.rewriting import rewrite
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import register_type, u1
 
@@ -74,7 +75,7 @@ def sum_in_registers(module: Module, noalias: bool = True, deterministic: bool =
     used = {value for op in module.walk() for value in op.operands}
     for task in module.tasks:
         blocks = BlocksOfLoops(task.body) if deterministic else None
-        _Collector(used, noalias, blocks).block(task.body)
+        rewrite(task.body, _Collector(used, noalias, blocks).collect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +96,12 @@ class _Collector:
         self._adders: dict[Operation, Address] = {}
         """The branches behind them that add the totals."""
 
-    def block(self, block: Block) -> None:
-        """Collect in the loops of a block, inner ones first."""
-        builder = Builder(Block())
-        for op in block.ops:
-            for region in op.regions:
-                self.block(region)
-            builder.location = op.location
-            if isinstance(op, ops.Loop) and (addresses := self._addresses(op)):
-                self._collect(builder, op, addresses)
-            else:
-                builder.append(op)
-        block.ops[:] = builder.block.ops
+    def collect(self, builder: Builder, op: Operation) -> bool:
+        """Collect in a loop."""
+        addresses = self._addresses(op) if isinstance(op, ops.Loop) else []
+        if isinstance(op, ops.Loop) and addresses:
+            self._collect(builder, op, addresses)
+        return bool(addresses)
 
     # -- which -------------------------------------------------------------------------------------
 
