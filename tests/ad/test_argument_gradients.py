@@ -107,10 +107,10 @@ def test_who_does_not_ask_does_not_pay() -> None:
     text = everything.inspect(*given, mode="reverse").stages["reverse"]
     assert "load<@a, adjoint>" not in text
     assert "@a, adjoint" not in text
-    variants = [key for key in specialisation.programs if key[0] == "bare"]
+    variants = [key for key in specialisation.derived if key[0] == "bare"]
     assert variants == [("bare", False, False)]
     everything.grad.using(argument_gradients=True)(*given)
-    assert ("bare", True, False) in specialisation.programs
+    assert ("bare", True, False) in specialisation.derived
     without = bare_reverse(specialisation).persistent
     layout = bare_reverse(specialisation, arguments=True).persistent
     assert without.size < layout.size

@@ -99,7 +99,7 @@ class Facts:
 _referent = weakref.ref.__call__
 
 
-class Held:
+class HeldFields:
     """The fields that launches of a kernel use; `launch.gradients.taped_memory` owns `memories`."""
 
     __slots__ = ("__weakref__", "fields", "memories")
@@ -150,6 +150,7 @@ class Specialisation:
             launches `evaluate`.
         noalias: For a kernel that is differentiated: no two of its arrays or their companions share
             memory.
+        derived: The variants, programs and facts that `derive` made, by their keys.
         fast_paths: What fast paths of launches have found out, by their keys.
     """
 
@@ -186,10 +187,10 @@ class Specialisation:
         ]
         self.structs = frozen_structs(leaves, arguments)
         self._leaf_types = [_leaf_type(leaf, leaf.value(arguments), device) for leaf in leaves]
-        self._held: Callable[[], Held | None] = _nothing
+        self._held: Callable[[], HeldFields | None] = _nothing
         self.number = 0
         self.born = driver.last_number(length_hint(driver.state.numbers, -1))
-        self.programs: dict[Any, Any] = {}
+        self.derived: dict[Any, Any] = {}
         self.fast_paths: dict[Any, Any] = {}
         self._make_module: Callable[[], Module] = self._build_again
         self._prefix: tuple[Any, ...] = ()
@@ -250,11 +251,11 @@ class Specialisation:
             types[leaf.position].append(give())
         return list(map(build_argument, self.signature.annotations, types))
 
-    def holding(self) -> Held:
+    def holding(self) -> HeldFields:
         """An object that keeps the fields alive that launches use."""
         held = self._held()
         if held is None:
-            held = Held(list(map(_referent, self.field_references)))
+            held = HeldFields(list(map(_referent, self.field_references)))
             self._held = weakref.ref(held)
         return held
 
@@ -353,16 +354,16 @@ class Specialisation:
         }
         return tuple(found[position] for position in sorted(found))
 
-    # -- what is made of it, and stored --------------------------------------------------------
+    # -- what is derived from it, and stored ---------------------------------------------------
 
-    def remember(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
+    def derive(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
         """Make something of the kernel once for each key, in this process or an earlier one."""
-        found: _Made | None = self.programs.get(key)
+        found: _Made | None = self.derived.get(key)
         if found is None:
             with driver.state.compiling, deep_recursion(self.signature.kernel), Uncollected():
-                found = self.programs.get(key)  # another thread may have made it
+                found = self.derived.get(key)  # another thread may have made it
                 if found is None:
-                    found = self.programs[key] = self._cached_or_made(key, make)
+                    found = self.derived[key] = self._cached_or_made(key, make)
         return found
 
     def _cached_or_made(self, key: tuple[Any, ...], make: Callable[[], _Made]) -> _Made:
@@ -392,7 +393,7 @@ class Specialisation:
         if isinstance(value, Specialisation):
             names = ((name, known) for name, known in self._clones() if known is value)
             return next(names, (None,))[0]
-        is_primal = isinstance(value, BoundKernelCode) and value is self.programs.get(("primal",))
+        is_primal = isinstance(value, BoundKernelCode) and value is self.derived.get(("primal",))
         return "primal" if is_primal else None
 
     def _object(self, name: str) -> Any:
@@ -415,7 +416,7 @@ class Specialisation:
     @cached_property
     def primal(self) -> BoundKernelCode:
         """The compiled kernel itself."""
-        return self.remember(("primal",), lambda: BoundKernelCode(self, self.module, self.returned))
+        return self.derive(("primal",), lambda: BoundKernelCode(self, self.module, self.returned))
 
     @cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
@@ -424,7 +425,7 @@ class Specialisation:
     @cached_property
     def regions(self) -> Regions:
         """The elements that launches access, as a function of the arguments."""
-        return self.remember(("regions",), lambda: self.make_regions(self.module))
+        return self.derive(("regions",), lambda: self.make_regions(self.module))
 
     def leaf(self, position: int) -> Leaf:
         """The leaf of the argument that the array at ``position`` comes from."""
@@ -459,8 +460,8 @@ class Specialisation:
             clone.__dict__.pop(name, None)
         clone._make_module = make
         clone._prefix = (*self._prefix, *key)
-        clone.programs, clone.fast_paths = {}, {}
-        written = self.remember((*key, "written"), lambda: _positions_written(clone.module))
+        clone.derived, clone.fast_paths = {}, {}
+        written = self.derive((*key, "written"), lambda: _positions_written(clone.module))
         clone._take(dataclasses.replace(self._facts, written=written))
         return clone
 
@@ -509,7 +510,7 @@ class Specialisation:
         clone = self.with_module(key, make)
         clone._held = _nothing
         given = iter(clone._append_arguments(names, "octants"))
-        arrays = self.remember((*key, "arrays"), lambda: tuple(clone.module.arrays))
+        arrays = self.derive((*key, "arrays"), lambda: tuple(clone.module.arrays))
         sources: list[ArraySource] = list(self.sources)
         for array in arrays[len(sources) :]:
             inner = SharedSource() if array.space is Space.SHARED else TemporarySource()

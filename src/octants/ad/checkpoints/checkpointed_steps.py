@@ -49,7 +49,7 @@ class StepKernel:
     """
 
     def __init__(self, specialisation: Specialisation) -> None:
-        if specialisation.remember(
+        if specialisation.derive(
             ("writes gradients",), lambda: _writes_gradients(specialisation.module)
         ):
             what = f"kernel `{specialisation.signature.kernel}` writes a gradient or a dual"

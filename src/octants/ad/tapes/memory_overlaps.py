@@ -317,7 +317,7 @@ class MemoryOverlaps:
 
 def _read_arrays(specialisation: Specialisation) -> frozenset[int]:
     """The positions of the arrays whose values a kernel reads or updates."""
-    return specialisation.remember(("read arrays",), lambda: _find_read(specialisation.module))
+    return specialisation.derive(("read arrays",), lambda: _find_read(specialisation.module))
 
 
 def _find_read(module: Module) -> frozenset[int]:

@@ -76,7 +76,7 @@ from octants.launch.gradients.taped_memory import (
     region_of_write,
 )
 from octants.launch.persistent_storage import PersistentStorage
-from octants.launch.specialisation import Held, Specialisation
+from octants.launch.specialisation import HeldFields, Specialisation
 from octants.launch.warm.alias_free_launches import has_distinct_arrays
 from octants.launch.warm.changing_numbers import with_constants
 from octants.runtime.capture import captures, refuse
@@ -208,7 +208,7 @@ class Tape:
         self._followed_launches: list[FollowedLaunch] = []
         self._since_prefix: list[Touched] = []
         self._fast_paths: dict[Specialisation, FastPath] = {}
-        self._held: dict[Specialisation, Held] = {}
+        self._held: dict[Specialisation, HeldFields] = {}
 
     # A tape that repeats as a whole needs none of these.
 

@@ -157,7 +157,7 @@ def gradient_check(
         found = gradients.gradient_races(module, companion)
         return _check(specialisation, found, gradients.stamps(module, companion), effects)
 
-    return specialisation.remember(("races", companion.value, effects), make)
+    return specialisation.derive(("races", companion.value, effects), make)
 
 
 def launch_check(specialisation: Specialisation, *, values: bool = False) -> RaceCheck:
@@ -171,7 +171,7 @@ def launch_check(specialisation: Specialisation, *, values: bool = False) -> Rac
         found = find(specialisation.module)
         return _check(specialisation, found, lambda _: None, True, updates_matter=False)
 
-    return specialisation.remember(("races", "values" if values else "launch"), make)
+    return specialisation.derive(("races", "values" if values else "launch"), make)
 
 
 def _check(

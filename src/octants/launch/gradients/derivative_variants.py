@@ -173,7 +173,7 @@ def bare_reverse(
         backward, _ = _backward(specialisation, result, layout)
         return BareReverse(backward, layout, needed, rewritten)
 
-    return specialisation.remember(("bare", arguments, trusts), make)
+    return specialisation.derive(("bare", arguments, trusts), make)
 
 
 def tape_plan(
@@ -209,7 +209,7 @@ def tape_plan(
         return plan or _parts(specialisation, layout, arguments)
 
     key = "tape", arguments, trusts, trusts and validates
-    return specialisation.remember(key if adjoints == 1 else (*key, adjoints), make)
+    return specialisation.derive(key if adjoints == 1 else (*key, adjoints), make)
 
 
 def plan_with_modules(specialisation: Specialisation) -> TapePlan:
@@ -484,11 +484,11 @@ def merge_aliases(
     if noalias and all(first == position for position, first in enumerate(aliases)):
         return specialisation
     key = ("merged", tuple(aliases), noalias)
-    merged: Specialisation | None = specialisation.programs.get(key)
+    merged: Specialisation | None = specialisation.derived.get(key)
     if merged is None:
         merged = specialisation.with_module(key, lambda: _merged(specialisation.module, aliases))
         merged.noalias = noalias
-        specialisation.programs[key] = merged
+        specialisation.derived[key] = merged
     return merged
 
 
@@ -512,7 +512,7 @@ def tangent_program(specialisation: Specialisation) -> BoundKernelCode:
         module = pipeline.differentiate_forward(specialisation.module, stage)
         return BoundKernelCode(specialisation, module, specialisation.returned)
 
-    return specialisation.remember(("tangent",), make)
+    return specialisation.derive(("tangent",), make)
 
 
 def with_tangents(
@@ -534,7 +534,7 @@ def with_tangents(
         OctantsCompilationError: an operation has no derivative rule.
     """
     key = ("tangents", directions, *positions)
-    found: Specialisation | None = specialisation.programs.get(key)
+    found: Specialisation | None = specialisation.derived.get(key)
     if found is None:
 
         def make() -> Module:
@@ -544,5 +544,5 @@ def with_tangents(
             return pipeline.add_tangent_arrays(original, active, directions, stage)
 
         names = [f"tangent of {specialisation.arrays[k].name}" for k in positions]
-        found = specialisation.programs[key] = specialisation.with_arrays(key, make, names)
+        found = specialisation.derived[key] = specialisation.with_arrays(key, make, names)
     return found

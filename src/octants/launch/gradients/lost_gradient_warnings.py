@@ -221,7 +221,7 @@ def _is_detached(memory: TapedMemory) -> bool:
 def flow_of(specialisation: Specialisation, companion: Companion = ADJOINT) -> GradientFlow:
     """The float arrays of a kernel, by how gradients flow through them, or tangents."""
     key = ("flow",) if companion is ADJOINT else ("flow", companion)
-    return specialisation.remember(key, lambda: _make_flow(specialisation.module, companion))
+    return specialisation.derive(key, lambda: _make_flow(specialisation.module, companion))
 
 
 def _make_flow(module: Module, companion: Companion) -> GradientFlow:
