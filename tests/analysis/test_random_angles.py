@@ -38,7 +38,8 @@ def a_position(random: Random, depth: int = 2) -> str:
 def a_float(random: Random, depth: int = 2) -> str:
     if depth == 0:
         quotient = f"{a_position(random)} / {a_position(random)}"
-        return random.choice((f"({quotient})", f"({quotient})", "qd.random()", "qd.sin(x)", "x"))
+        remainder = f"(x % {a_number(random)})"
+        return random.choice((f"({quotient})",) * 2 + (remainder, "qd.random()", "qd.sin(x)", "x"))
     one, other = a_float(random, depth - 1), a_float(random, depth - 1)
     return random.choice(
         (
@@ -50,6 +51,7 @@ def a_float(random: Random, depth: int = 2) -> str:
             f"min(max({one}, {a_number(random)}), {a_number(random)})",
             f"({one} / {a_number(random)})" if depth == 1 else one,
             f"qd.atan2({one}, {other})",
+            f"({one} % {a_number(random)})",
             one,
         )
     )
@@ -90,7 +92,7 @@ def test_angles_stay_in_their_ranges(count: int, monkeypatch: pytest.MonkeyPatch
         scope: dict[str, Any] = {"qd": qd}
         exec(text, scope)  # noqa: S102
         bounds.clear()
-        for n, m, x in itertools.product(SIZES, (1, 3, 8), (0.7, 3e38)):
+        for n, m, x in itertools.product(SIZES, (1, 3, 8), (0.7, 2.9e20, 3e38)):
             y, z = (np.zeros((8, 64), np.float32) for _ in range(2))
             scope["run"](n, m, x, y, z)
             most = np.where(np.isfinite(y), abs(y), 0).max()

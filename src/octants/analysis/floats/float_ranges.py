@@ -105,6 +105,7 @@ def _of_unary(fn: str, x: Range) -> Range:
 
 
 def _of_binary(fn: str, lhs: Range, rhs: Range) -> Range:
+    """The range of a binary operation; `mod` subtracts a rounded multiple of the divisor."""
     if fn == "add":
         return _sum(lhs, rhs)
     if fn == "sub":
@@ -117,7 +118,7 @@ def _of_binary(fn: str, lhs: Range, rhs: Range) -> Range:
         low, high = (1 / end for end in rhs)
         return _product(lhs, (min(low, high), max(low, high)))
     if fn in ("mod", "truncmod"):
-        most = magnitude(rhs)
+        most = magnitude(rhs) + (_ROUNDING * magnitude(lhs) if fn == "mod" else 0)
         return -most, most
     return ANY
 
