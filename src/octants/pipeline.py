@@ -167,7 +167,7 @@ LOWER = (
     _row(
         "code_motion.hoist_from_branches",
         "before derivatives are taken: the adjoint of what is hoisted flows on once",
-        given=_noalias,
+        given=lambda module, _: (module.noalias, True),
     ),
 )
 """From the body that the frontend built to simplified tasks, of which derivatives are taken."""

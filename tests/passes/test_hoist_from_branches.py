@@ -272,3 +272,33 @@ def test_the_adjoint_of_what_is_hoisted_flows_on_once() -> None:
     others = values.sum() - values
     expected = 3 * values**2 * others + (values**3).sum() - values**3
     np.testing.assert_allclose(x.grad.to_numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_no_work_item_reads_what_only_others_access(debug: bool) -> None:
+    """Even items store in even elements and read odd ones, so that none race."""
+    start(debug=debug, default_fp=qd.f64)
+    x, y = (qd.field(qd.f64, 8, needs_grad=True) for _ in "xy")
+    trips, loss = qd.field(qd.i32, 8), qd.field(qd.f64, (), needs_grad=True)
+    trips.from_numpy(np.array([3, 0, 2, 0, 1, 0, 3, 0], np.int32))
+    x.fill(1.0)
+    y.fill(0.5)
+
+    @qd.kernel
+    def kernel():
+        for i in x:
+            total = x[i]
+            for j in range(3):
+                if j < trips[i]:
+                    total += x[j] * y[7 - i]
+            for j in range(trips[i]):
+                total += j * y[7 - i]
+            if trips[i] > 0:
+                y[i] = total
+        for i in y:
+            loss[None] += y[i]
+
+    with qd.ad.Tape(loss=loss):
+        kernel()
+    assert loss[None] == 4 + 0.5 * (9 + 7) + 4 * 0.5
+    np.testing.assert_array_equal(y.grad.to_numpy(), [0, 7, 0, 2, 0, 4, 0, 7])

@@ -52,11 +52,14 @@ After::
 cheap arithmetic, and to loads of elements that surely exist, of arrays that the loop does not
 write. It runs before derivatives are taken, so that the reversed loop sums up the adjoint of what
 is hoisted, which flows on once after the loop; there, an infinity that no iteration uses
-contributes nothing. It runs again for the invariants of derivatives.
+contributes nothing. Races have not been looked for yet, so elements that other work items may
+write are not read where the program does not read them. It runs again for the invariants of
+derivatives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from itertools import starmap
 
@@ -82,16 +85,17 @@ _OTHERS = frozenset(
 
 
 @staged("hoist_from_branches")
-def hoist_from_branches(module: Module, noalias: bool = False) -> None:
+def hoist_from_branches(module: Module, noalias: bool = False, keeps_races: bool = False) -> None:
     """Hoist in every task, in place.
 
     Args:
         module: what is rewritten.
         noalias: no two arrays share memory.
+        keeps_races: work items race where they did before, and nowhere else.
     """
     for task in module.tasks:
         if any(map(_has_branches, task.body.ops)):
-            _Hoisting(task, noalias).rewrite(task.body)
+            _Hoisting(task, noalias, keeps_races).rewrite(task.body)
 
 
 def _has_branches(op: Operation) -> bool:
@@ -112,9 +116,10 @@ class _Loop:
 
 
 class _Hoisting:
-    def __init__(self, task: Task, noalias: bool) -> None:
+    def __init__(self, task: Task, noalias: bool, keeps_races: bool) -> None:
         self._task = task
         self._noalias = noalias
+        self._raced = _written(task.body.walk()) if keeps_races and task.is_parallel else set()
         self._loops: list[_Loop] = []
         self._depths: dict[Value, int] = {}  # of the loops around a definition
         self._ranges: AffineExpressions | None = None
@@ -141,8 +146,7 @@ class _Hoisting:
 
     def _hoisted_from(self, loop: ops.Loop) -> list[Operation]:
         inside = [*loop.walk_regions()]
-        written = {op.ref for op in inside if isinstance(op, ops.Write)}
-        self._loops.append(_Loop(written, any(op.orders_memory for op in inside)))
+        self._loops.append(_Loop(_written(inside), any(op.orders_memory for op in inside)))
         for region in loop.regions:
             self.rewrite(region)
         return self._loops.pop().hoisted
@@ -154,7 +158,7 @@ class _Hoisting:
             return depth
         home = max((self._depths[value] for value in op.operands), default=0)
         if isinstance(op, ops.Load):
-            if home < depth and not self._surely_exists(op):
+            if home < depth and (self._may_race(op) or not self._surely_exists(op)):
                 return depth
             while depth > home and not self._pins(self._loops[depth - 1], op.ref):
                 depth -= 1
@@ -166,9 +170,14 @@ class _Hoisting:
 
     def _pins(self, loop: _Loop, target: ArrayRef) -> bool:
         """Whether an iteration may find another value in memory than the one before it."""
-        return loop.orders_memory or any(
-            may_alias(each, target, self._noalias) for each in loop.written
-        )
+        return loop.orders_memory or self._is_among(loop.written, target)
+
+    def _may_race(self, op: ops.Load) -> bool:
+        """Whether another work item may write the element of a load."""
+        return self._is_among(self._raced, op.ref)
+
+    def _is_among(self, written: set[ArrayRef], target: ArrayRef) -> bool:
+        return any(may_alias(each, target, self._noalias) for each in written)
 
     def _surely_exists(self, op: ops.Load) -> bool:
         """Whether the indices of a load are in bounds, whatever branches decide."""
@@ -181,6 +190,10 @@ class _Hoisting:
             self._ranges = AffineExpressions(self._task)
         pairs = zip(op.indices, (*shape, *op.array.element_shape), strict=True)
         return all(starmap(self._ranges.is_index, pairs))
+
+
+def _written(found: Iterable[Operation]) -> set[ArrayRef]:
+    return {op.ref for op in found if isinstance(op, ops.Write)}
 
 
 def _is_cheap(op: Operation) -> bool:
