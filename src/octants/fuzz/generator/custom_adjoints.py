@@ -18,7 +18,7 @@ _KINDS: list[_Kind] = [
         (),
         """
 @qd.func
-def @(a, b):
+def @(a: FP, b: FP):
     return $p * a * b + $q * qd.sin(a)
 
 @@.adjoint
@@ -33,7 +33,7 @@ def @_adjoint(a, b, g):
         (),
         """
 @qd.func
-def @(a, n):
+def @(a: FP, n):
     t = a
     for _ in range(n):
         t = 0.5 * t + $p * qd.sin(t)
@@ -55,7 +55,7 @@ def @_adjoint(a, n, g):
         (),
         """
 @qd.func
-def @(a):
+def @(a: FP):
     r = $q * a
     if a < 0.25:
         r = $p * a * a + 0.25 * ($q - 0.25 * $p)
@@ -78,7 +78,7 @@ def @_adjoint(a, g):
         (3,),
         """
 @qd.func
-def @(v, a):
+def @(v, a: FP):
     return v * ($q * qd.cos(a))
 
 @@.adjoint
@@ -93,7 +93,7 @@ def @_adjoint(v, a, g):
         (),
         """
 @qd.func
-def @(a, b):
+def @(a: FP, b: FP):
     return $p * a * b, qd.cos(a) - $q * b
 
 @@.adjoint
