@@ -147,7 +147,15 @@ def branches(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
         x[k, i] += x[t, k]
 
 
+@qd.kernel
+def cut_off(x: qd.types.ndarray(ndim=2), t: qd.i32, n: qd.i32):
+    for i in range(n):
+        k = qd.i32(qd.select(t > 3, qd.i64(2**32 + 3), qd.i64(5)))
+        x[k, i] += x[t, k]
+
+
 KERNELS = [
+    cut_off,
     many_constants,
     scattered_constants,
     many_rows,

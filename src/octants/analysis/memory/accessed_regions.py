@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from octants.analysis.indices.index_ranges import Regions, add
+from octants.analysis.indices.index_ranges import LARGEST_INDEX, Regions, add
 from octants.ir import ops
 from octants.ir.core import Array, Block, Companion, Module, Operation, Space, Value
 
@@ -196,8 +196,11 @@ class _Generator:
 
     def cast(self, op: ops.Cast) -> None:
         known = self.get(op.x)
-        if known is not None and op.result.type.name in _COUNTING:
-            self.intervals[op.result] = known
+        if known is None or op.result.type.name not in _COUNTING:
+            return
+        if _is_constant(*known) and max(abs(_number(end)) for end in known) > LARGEST_INDEX:
+            return  # the conversion may wrap; intervals with names are checked
+        self.intervals[op.result] = known
 
     def select(self, op: ops.Select) -> None:
         self.choice(op.result, op.on_true, op.on_false)

@@ -106,6 +106,15 @@ def _large(c: Context, _: int) -> Expr | None:
     return Expr(f"qd.min({inner.text} * {number}, 2) % {size}", 0, size - 1)
 
 
+def _cut_off(c: Context, _: int) -> Expr:
+    """One of two small numbers that are an i64 with higher bits before."""
+    one, other = c.integer(0, 5), c.integer(0, 5)
+    above = c.pick([_WHOLE, -_WHOLE, 3 * _WHOLE])
+    c.note("an i32 that is cut off one of two i64")
+    text = f"qd.select({c.truth(0)}, qd.i64({one + above}), qd.i64({other}))"
+    return Expr(f"qd.i32({text})", min(one, other), max(one, other))
+
+
 # -- elements --------------------------------------------------------------------------------------
 
 
@@ -309,6 +318,7 @@ PRODUCTIONS = Productions(
         (1.5, _divided),
         (2.0, _large),
         (0.5, _index_of_any),
+        (1.0, _cut_off),
     ],
     statements=[(2.0, _store_around), (2.5, _flat_rows), (1.5, _wide_range)],
     declare=_declare,
