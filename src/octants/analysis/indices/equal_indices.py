@@ -67,8 +67,23 @@ class EqualIndices(InBounds):
             found.add(atom)
             if self.definitions.get(atom) is not None and atom not in self.expression(atom).terms:
                 found |= self._peel(self.expression(atom), self.expression(atom), exact=False)
+            found |= self._behind_remainder(atom)
             one, other = rest, other_rest
         return found
+
+    def _behind_remainder(self, atom: Value) -> set[Value]:
+        """What is equal if a remainder is: the dividend, if its range is shorter than the divisor.
+
+        So it is with an index that is taken modulo an extent, such as that of a neighbour.
+        """
+        op = self.definitions.get(atom)
+        if not isinstance(op, ops.Binary) or op.fn != "mod" or op.lhs.type not in INDEX_TYPES:
+            return set()
+        divisor, (low, high) = self.integer(op.rhs), self.value_range(op.lhs)
+        if divisor.terms or high - low >= divisor.constant:
+            return set()
+        dividend = self.expression(op.lhs)
+        return {op.lhs} | self._peel(dividend, dividend, exact=False)
 
     def _is_decided(self, atom: Value, coefficient: int, gap: int, bits: int, exact: bool) -> bool:
         """Whether an atom must be equal, given that the other terms differ by at most ``gap``."""
