@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import dataclasses
+import enum
 import subprocess
 import sys
+import typing
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +18,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.frontend.syntax.reads_of_functions import ReadsOfCall
 
 VECTOR = qd.Vector([1.0, 2.0])
 MATRIX = qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
@@ -532,6 +537,62 @@ def test_what_a_function_of_python_reads_of_its_arguments_is_noticed() -> None:
     assert look(spring).to_list() == [1.0, 1.0]
     spring.rest = 4.0
     assert look(spring).to_list() == [4.0, 4.0]
+
+
+def test_what_the_standard_library_reads_is_noticed() -> None:
+    @dataclasses.dataclass
+    class Point:
+        x: float
+        tail: list[float]
+
+    point = Point(1.0, [2.0])
+
+    @qd.kernel
+    def look() -> qd.f64:
+        return dataclasses.astuple(point)[0] + copy.deepcopy(point).tail[0]
+
+    assert look() == 3.0
+    point.x = 5.0
+    assert look() == 7.0
+    point.tail[0] = 1.0
+    assert look() == 6.0
+
+
+def test_what_the_standard_library_refers_to_is_not_searched() -> None:
+    """It leads to `sys.modules`, and so to the whole program."""
+    for function in (copy.deepcopy, dataclasses.astuple, typing.get_type_hints):
+        assert len(ReadsOfCall(function, ([1, 2],)).unchanged()) < 20
+
+
+class _Kind(enum.Enum):
+    SOFT = 1
+    HARD = 2
+
+
+def test_attributes_that_only_some_have_are_noticed() -> None:
+    """An enumeration has no `name`, which its members have, and a slot may be empty."""
+
+    class Body:
+        __slots__ = ("__weakref__", "name")
+
+    def stiffness(kind):
+        return 10.0 if _Kind[kind.name] is _Kind.SOFT else 20.0
+
+    def name_of(body):
+        return getattr(body, "name", 0.0)
+
+    body = Body()
+
+    @qd.kernel
+    def look(kind: qd.template()) -> qd.f64:
+        return stiffness(kind) + name_of(body)
+
+    assert look(_Kind.SOFT) == 10.0
+    assert look(_Kind.HARD) == 20.0
+    body.name = 3.0  # type: ignore[attr-defined]
+    assert look(_Kind.HARD) == 23.0
+    del body.name  # type: ignore[attr-defined]
+    assert look(_Kind.HARD) == 20.0
 
 
 def test_another_object_in_an_array_is_noticed() -> None:

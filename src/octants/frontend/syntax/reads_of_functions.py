@@ -6,13 +6,15 @@ in the code tell what may be read: globals, variables of closures, and attribute
 that the function can reach by such names from its arguments, its owner and its globals. Containers
 are compared with their items, and the items count as objects that are reached.
 
-Names that are put together at run time, as in ``getattr(x, "a" + "b")``, are not found.
+Names that are put together at run time, as in ``getattr(x, "a" + "b")``, are not found. Of a
+function of the standard library, such as `copy.deepcopy`, all attributes of its arguments count.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 import types
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -95,7 +97,7 @@ class ReadsOfCall:
         if is_known or len(self._functions) >= _MOST_FUNCTIONS or is_library(function):
             return []
         self._functions.append(function)
-        names = _names_in(function.__code__)
+        names = ("__dict__",) if _is_standard(function) else _names_in(function.__code__)
         new = dict.fromkeys(name for name in names if name not in self._names)
         self._names |= new
         reads = list(_variables_of(function, names))
@@ -108,7 +110,7 @@ class ReadsOfCall:
     def _attributes_of(self, owner: Any, names: Iterable[str]) -> list[Any]:
         """The values of the attributes with these names, and the methods that operators run."""
         if not _ALL_ATTRIBUTES.isdisjoint(names):
-            names = [*names, *getattr(owner, "__dict__", ())]
+            names = [*names, *_namespace(owner)]
         if self._applies_operators and not isinstance(owner, (type, types.ModuleType)):
             names = [*names, *_operators_of(type(owner))]
         reads = [read for name in names for read in _attribute(owner, name)]
@@ -121,6 +123,19 @@ def _home(value: Any) -> str:
     if isinstance(value, types.ModuleType):
         return value.__name__
     return str((value if isinstance(value, type) else type(value)).__module__)
+
+
+def _is_standard(function: types.FunctionType) -> bool:
+    """Whether a function is of Python's standard library.
+
+    It may read all attributes of its arguments, but what itself refers to, such as `sys.modules`,
+    leads to everything.
+    """
+    file = function.__code__.co_filename
+    return file.startswith((_STANDARD_LIBRARY, "<frozen ")) and "site-packages" not in file
+
+
+_STANDARD_LIBRARY = os.__file__.removesuffix("os.py")
 
 
 def _parts_of(value: Any) -> list[Any]:
@@ -189,14 +204,21 @@ def _variables_of(function: types.FunctionType, names: tuple[str, ...]) -> Itera
             continue
 
 
+def _namespace(owner: Any) -> Iterable[str]:
+    """The names of the attributes that an object, a class or a module holds itself."""
+    found = getattr(owner, "__dict__", None)  # anything, if `__getattr__` makes it
+    return found if isinstance(found, (dict, types.MappingProxyType)) else ()
+
+
 def _attribute(owner: Any, name: str) -> Iterator[Read]:
     """The read of an attribute that an object, a class or a module holds, or of its method."""
     value = inspect.getattr_static(owner, name, ABSENT)
     if value is ABSENT:
         return
-    is_own = name in getattr(owner, "__dict__", ())
+    is_own = name in _namespace(owner)
     if is_own or isinstance(value, _HOLDING) or not hasattr(value, "__get__"):
-        yield Read("attribute", owner, name, getattr(owner, name))
+        # A slot may be empty, and what an enumeration holds is for its members.
+        yield Read("attribute", owner, name, getattr(owner, name, ABSENT))
     elif _plain_function(value) is not None or isinstance(value, classmethod):
         kind = owner if isinstance(owner, type) else type(owner)
         yield Read("attribute", kind, name, getattr(kind, name))
