@@ -74,6 +74,32 @@ def test_the_elements_of_an_array_keep_their_type() -> None:
         total(qd.Vector.ndarray(3, qd.f32, 2))
 
 
+def test_the_type_of_a_variable_may_be_a_string_and_is_a_type() -> None:
+    @qd.kernel
+    def third(a: qd.i32) -> qd.f64:
+        b: "qd.f64" = a  # noqa: UP037
+        c: list[int] = [1, 2]
+        d: "Any" = 1  # noqa: UP037
+        return b / 3 + c[1] + d
+
+    assert third(1) == pytest.approx(1 / 3 + 3, abs=1e-12)
+
+    @qd.kernel
+    def wrong() -> qd.i32:
+        a: qd.field = 1  # type: ignore[valid-type]
+        return a
+
+    @qd.kernel
+    def unknown() -> qd.i32:
+        a: "qd.f46" = 1  # type: ignore[name-defined]  # noqa: UP037
+        return a
+
+    with pytest.raises(qd.OctantsTypeError, match="OCT170"):
+        wrong()
+    with pytest.raises(qd.OctantsNameError, match="f46"):
+        unknown()
+
+
 def test_memory_and_values_need_an_element_type() -> None:
     kind = qd.types.vector(3)
     for make in (

@@ -150,6 +150,7 @@ PROGRAMS: dict[str, str] = {
     "OCT153_by_name": (
         "@func\ndef root(x, /):\n    return x ** 0.5\n\ndef kernel(x, n, a):\n    y = root(x=a)"
     ),
+    "OCT170_declaration": "y: math.sin = n",
     "OCT169_parameter": "@func\ndef f(v: vec3):\n    return v\n\ndef kernel(x, n, a):\n    f(a)",
     "OCT153_twice": "y = half(a, x=a)",
     "OCT132_array": "x += 1",

@@ -714,6 +714,18 @@ class WrongArguments(UserError):
     label = "called here"
 
 
+class WrongDeclaration(UserError):
+    """A variable of a kernel that is annotated with something that is no type."""
+
+    name: str
+    annotation: str
+    code = "OCT170"
+    exception = OctantsTypeError
+    title = "`{name}` is declared as {annotation}, which is no type of a variable"
+    label = "declared here"
+    remedy = "use a type such as `qd.f32`, `qd.math.vec3`, `int` or a struct"
+
+
 class WrongArgumentType(UserError):
     """An argument of a func that does not fit the annotation of its parameter."""
 

@@ -244,6 +244,11 @@ def is_type(kind: Any) -> bool:
     return isinstance(kind, (DType, MatrixType, StructType))
 
 
+def is_hint(kind: Any) -> bool:
+    """Whether an annotation of a variable is a type, or one of those that Python ignores."""
+    return is_type(kind) or isinstance(kind, type) or type(kind).__module__ in ("typing", "types")
+
+
 # -- compile time ----------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from octants.diagnostics.errors import (
     ReturnInParallel,
     UnsupportedSyntax,
     UnusedComparison,
+    WrongDeclaration,
 )
 from octants.frontend import assignments
 from octants.frontend.calls import print_and_assert
@@ -27,7 +28,7 @@ from octants.frontend.expressions import binary_operation
 from octants.frontend.memory import hidden_arrays, returns, sparse_matrix_entries
 from octants.frontend.scope import UNDEFINED, VariableRegion
 from octants.frontend.values import lossy_assignments, tiles
-from octants.frontend.values.expression_values import ElementReference, VariableReference
+from octants.frontend.values.expression_values import ElementReference, VariableReference, describe
 from octants.ir.core import Block, Value
 
 # -- one after the other ---------------------------------------------------------------------------
@@ -178,13 +179,28 @@ def annotated_assign(context: Context, node: ast.AnnAssign) -> bool:
     if node.value is None:
         way_out = f"assign a value: `{ast.unparse(node)} = 0`"
         context.fail(UnsupportedSyntax("a declaration without a value", way_out), node)
-    kind = context.evaluate(node.annotation)
+    kind = _stated_type(context, node.annotation)
     value = context.evaluate(node.value)
     if isinstance(node.target, ast.Name):
+        if not assignments.is_hint(kind):
+            context.fail(WrongDeclaration(node.target.id, describe(kind)), node)
         assignments.declare_typed(context, node.target.id, kind, value, node)
     else:
         assignments.assign(context, node.target, value)
     return True
+
+
+def _stated_type(context: Context, annotation: ast.expr) -> Any:
+    """The object that an annotation names, which may be a string."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            named = ast.parse(annotation.value.strip(), mode="eval").body
+        except SyntaxError:
+            return annotation.value
+        for each in ast.walk(named):
+            ast.copy_location(each, annotation)
+        return context.evaluate(named)
+    return context.evaluate(annotation)
 
 
 ATOMIC: dict[type[ast.operator], str] = {
