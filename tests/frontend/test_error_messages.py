@@ -70,6 +70,7 @@ PROGRAMS: dict[str, str] = {
     "OCT115_module": "y = directives.statik(n)",
     "OCT115_method": "y = Vector([1.0, a]).nrom()",
     "OCT115_not_called": "y = Vector([1.0, a]).norm + 1.0",
+    "OCT115_shape_of_a_vector": "y = Vector([1.0, a]).shape",
     "OCT115_array_method": "y = x.fill",
     "OCT115_array_reduction": "y = x.sum()",
     "OCT116_global": "CONSTANTS[0] = n",

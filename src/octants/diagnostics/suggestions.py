@@ -8,5 +8,6 @@ from collections.abc import Iterable
 
 def suggest(wrong: str, known: Iterable[str]) -> str:
     """A "did you mean" for a name, or nothing."""
-    close = difflib.get_close_matches(wrong, dict.fromkeys(known), 1)
+    others = dict.fromkeys(name for name in known if name != wrong)
+    close = difflib.get_close_matches(wrong, others, 1)
     return f"did you mean `{close[0]}`?" if close else ""

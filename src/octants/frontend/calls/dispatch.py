@@ -309,8 +309,7 @@ def _call_method(context: Context, node: ast.Call, method: _Method) -> Any:
         return context.store(method.reference, changed, node)
     result = matrices.method(context, node, owner, method.name, args, named)
     if result is NOT_FOUND:
-        known = [name for name in dir(Matrix) if not name.startswith("_")]
-        suggestion = suggest(method.name, known)
+        suggestion = suggest(method.name, matrices.METHOD_NAMES)
         context.fail(UnknownAttribute(describe(owner), method.name, suggestion), node.func)
     return result
 

@@ -134,6 +134,7 @@ _HOST_METHODS = frozenset(
     "copy_from deactivate from_numpy from_paddle from_torch place to_dlpack to_numpy to_paddle"
     " to_torch".split()
 )
+_METHODS_OF_ARRAYS = ("fill",)
 _REDUCTIONS = frozenset(("all", "any", "max", "mean", "min", "prod", "sum"))
 
 
@@ -148,10 +149,12 @@ def _hint(context: Context, base: Any, attr: str) -> str:
         is_ours = base.__name__.partition(".")[0] == "octants"
         elsewhere = _name_in_octants(context.scopes.frame, attr) if is_ours else ""
         return ADVICE.get(full) or elsewhere or suggest(attr, _attributes_of(base))
-    known = _attributes_of(base)
-    if attr in known and isinstance(base, (ArrayReference, MatrixValue)):
+    is_method = (isinstance(base, MatrixValue) and attr in matrices.METHOD_NAMES) or (
+        isinstance(base, ArrayReference) and attr in _METHODS_OF_ARRAYS
+    )
+    if is_method:
         return f"it is a method: call it, `{attr}()`"
-    return suggest(attr, known)
+    return suggest(attr, _attributes_of(base))
 
 
 def find_attribute(context: Context, base: Any, attr: str, node: ast.expr) -> Any:
@@ -329,7 +332,7 @@ def _attributes_of(base: Any) -> list[str]:
     if isinstance(base, StructValue):
         return list(base.members)
     if isinstance(base, ArrayReference):
-        return ["shape", "size", "grad", "dual", "dtype", "n", "m", "fill"]
+        return ["shape", "size", "grad", "dual", "dtype", "n", "m", *_METHODS_OF_ARRAYS]
     if isinstance(base, (Value, MatrixValue)):
-        return [attr for attr in dir(Matrix) if not attr.startswith("_")]
+        return ["n", "m", *matrices.METHOD_NAMES]
     return dir(base)

@@ -294,3 +294,5 @@ METHODS: dict[str, Method] = {
 
 CHANGING: dict[str, Method] = {"fill": fill}
 """Methods that change the variable that they are called on; they give its new value."""
+
+METHOD_NAMES = (*METHODS, *CHANGING)
