@@ -425,13 +425,9 @@ def kernel(function: Any = None, **steering: Any) -> Any:
     def decorate(given: Any) -> Kernel:
         if isinstance(given, Kernel):
             return given
-        if isinstance(given, (staticmethod, classmethod, property)):
-            outer = type(given).__name__
-            raise TypeError(f"`@qd.kernel` decorates functions: write `@{outer}` above it")
         if _is_decorated_by_ad(given):
             raise TypeError("`@qd.kernel` decorates functions: write `@qd.ad...` above it")
-        if not isinstance(given, FunctionType):
-            raise TypeError(f"`@qd.kernel` decorates functions, not {given!r}")
+        _check_function("kernel", given)
         if given.__code__.co_filename in WITHOUT_FILE:
             source_text.search_text(given, around)
         names = lambda: {} if around is None else around.f_locals  # noqa: E731
@@ -487,10 +483,21 @@ def func(function: Any = None, **steering: Any) -> Any:
     return _mark if function is None else _mark(function)
 
 
-def _mark(function: _Function) -> _Function:
+def _check_function(decorator: str, given: Any) -> FunctionType:
+    """The function that is decorated; an error if it is none."""
+    if isinstance(given, (staticmethod, classmethod, property)):
+        outer = type(given).__name__
+        raise TypeError(f"`@qd.{decorator}` decorates functions: write `@{outer}` above it")
+    if not isinstance(given, FunctionType):
+        raise TypeError(f"`@qd.{decorator}` decorates functions, not {given!r}")
+    return given
+
+
+def _mark(function: _Function, decorator: str = "func") -> _Function:
     """Let the frontend know a function; a method of it leads back to the function too."""
-    if isinstance(function, FunctionType) and function.__code__.co_filename in WITHOUT_FILE:
-        source_text.search_text(function, inspect.currentframe())
+    given = _check_function(decorator, function)
+    if given.__code__.co_filename in WITHOUT_FILE:
+        source_text.search_text(given, inspect.currentframe())
     function.octants_function = function  # type: ignore[attr-defined]
     function.adjoint = functools.partial(_register_adjoint, function)  # type: ignore[attr-defined]
     return function
@@ -537,15 +544,15 @@ def real_func(function: Any = None, *, max_depth: int = 32) -> Any:
         raise ValueError(f"`max_depth` is a positive integer, not {max_depth!r}")
 
     def decorate(function: _Function) -> _Function:
-        function.octants_max_depth = max_depth  # type: ignore[attr-defined]
-        return _mark(function)
+        _mark(function, "real_func").octants_max_depth = max_depth  # type: ignore[attr-defined]
+        return function
 
     return decorate if function is None else decorate(function)
 
 
 def pyfunc(function: Callable[_P, _R]) -> Func[_P, _R]:
     """Make a function callable in kernels and on the host."""
-    return cast("Func[_P, _R]", _mark(function))
+    return cast("Func[_P, _R]", _mark(function, "pyfunc"))
 
 
 def pure(function: _Function) -> _Function:
@@ -579,7 +586,13 @@ def data_oriented(cls: Any = None, **steering: Any) -> Any:
         Simulation(100).step(0.1)
     """
     _check_keywords("data_oriented", steering, ("stable_members", "template_primitives"))
-    return (lambda given: given) if cls is None else cls
+
+    def decorate(given: Any) -> Any:
+        if not isinstance(given, type):
+            raise TypeError(f"`@qd.data_oriented` decorates classes, not {given!r}")
+        return given
+
+    return decorate if cls is None else decorate(cls)
 
 
 def _check_keywords(decorator: str, given: dict[str, Any], known: Sequence[str]) -> None:

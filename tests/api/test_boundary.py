@@ -113,3 +113,10 @@ def test_other_boundaries_are_errors() -> None:
     assert lines[2].endswith('qd.types.ndarray(boundary="wrap")')
     assert lines[3].strip().strip("| ^") == ""
     assert qd.types.ndarray(boundary="unsafe").boundary == "unsafe"
+
+
+def test_the_number_of_axes_of_an_annotation_is_a_number() -> None:
+    for ndim in (-1, "2", 1.0):
+        with pytest.raises(qd.OctantsSyntaxError, match="OCT426"):
+            qd.types.ndarray(qd.f32, ndim)
+    assert qd.types.ndarray(qd.f32, np.int64(2)).ndim == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -137,6 +138,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_own_dtype": lambda: scale(qd.ndarray(qd.i32, 2), 1.0),
     "OCT414_field_dtype": lambda: scale(qd.field(qd.i32, 2), 1.0),
     "OCT414_float_of_text": lambda: scale(ones(2), "2"),
+    "OCT414_float_of_a_huge_integer": lambda: scale(ones(2), 10**400),
     "OCT414_float_of_none": lambda: scale(ones(2), None),
     "OCT414_float_of_array": lambda: scale(ones(2), ones(2)),
     "OCT414_integer_of_array": lambda: scale(ones(2), 1.0, np.ones(2, np.int32)),
@@ -277,8 +279,13 @@ def test_a_parameter_without_source_is_named_all_the_same() -> None:
 def test_wrong_keywords_of_decorators() -> None:
     with pytest.raises(TypeError, match="no keyword `fast`"):
         qd.kernel(fast=True)
-    with pytest.raises(TypeError, match="decorates functions"):
-        qd.kernel(3)
+    for function in (qd.kernel, qd.func, qd.real_func, qd.pyfunc):
+        for other in (3, print, functools.lru_cache(ones)):
+            with pytest.raises(TypeError, match=rf"`@qd\.{function.__name__}` decorates functions"):
+                function(other)
+    for function in (qd.dataclass, qd.data_oriented):
+        with pytest.raises(TypeError, match=rf"`@qd\.{function.__name__}` decorates classes"):
+            function(3)
     for decorator in (qd.ad.no_grad, qd.ad.grad_replaced):
         with pytest.raises(TypeError, match=r"write `@qd\.ad\.\.\.` above it"):
             qd.kernel(decorator(test_wrong_keywords_of_decorators))

@@ -174,6 +174,39 @@ def test_integers_wrap(dtype: Any, value: int, stored: int) -> None:
         assert x[0] == stored
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "stored"),
+    [
+        (u8, [1, 2, 300], (2, 300, 44)),
+        (u8, [1.0, 2.5, 4.0], (1, 2.5, 2)),
+        (i32, [1.0, np.nan, 2.0], (1, np.nan, 0)),
+        (u64, [5, 7, -1], (2, -1, 2**64 - 1)),
+        (i64, np.array([5, 2**63, 7], np.uint64), (1, 2**63, -(2**63))),
+    ],
+)
+def test_numbers_of_an_array_that_change_are_reported(
+    dtype: Any, values: Any, stored: tuple[int, Any, int]
+) -> None:
+    x, source, view = field(dtype, 3), np.array(values), ndarray(dtype, 3)
+    index, given, changed = stored
+    message = f"{given} at \\({index},\\) becomes {changed} in"
+    for store in (
+        lambda: x.from_numpy(source),
+        lambda: x.__setitem__(slice(None), source),
+        lambda: view[:].from_numpy(source),
+    ):
+        with pytest.warns(OctantsWarning, match=message):
+            store()
+    assert x[index] == view[index] == changed
+
+
+def test_numbers_of_an_array_that_stay_are_not_reported() -> None:
+    field(u8, 3).from_numpy(np.array([0, 1, 255]))
+    field(i32, 3).from_numpy(np.array([0.0, -1.0, 2.0**31 - 1]))
+    field(u1, 3).from_numpy(np.array([0, 2, 3]))
+    field(f32, 3).from_numpy(np.array([0.1, 1e300, 2.0]))
+
+
 def test_numbers_of_other_libraries() -> None:
     x, n = field(f32, 3), field(i64, 3)
     x[0], x[1], x[2] = np.float64(1.5), np.array(2.5), True
@@ -355,6 +388,7 @@ def test_to_numpy_copies() -> None:
     assert x[0] == 0
 
 
+@pytest.mark.filterwarnings("ignore:OCT534")
 def test_integers_from_floats_are_truncated_and_saturated() -> None:
     x, n, u, w = field(i8, 6), field(i64, 4), field(u64, 3), field(i32, 2)
     x.from_numpy(np.array([1.7, -1.7, 300, -300, np.nan, np.inf]))

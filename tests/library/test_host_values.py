@@ -147,6 +147,7 @@ def test_construction():
         lambda: struct(a=vector(2, i32))(a=[1]),
         lambda: vector(0, f32),
         lambda: struct(),
+        lambda: struct(a=i32)(a="3 pieces"),
         lambda: struct(a=octants.types.ndarray(f32, 1)),
     ],
 )

@@ -28,7 +28,13 @@ from octants.data.errors import (
     describe,
 )
 from octants.data.host_element_access import ElementRange, HostWindow
-from octants.data.host_value_conversion import check_shape, convert_array, convert_element, is_ready
+from octants.data.host_value_conversion import (
+    check_shape,
+    convert_array,
+    convert_element,
+    convert_stored,
+    is_ready,
+)
 from octants.data.tape_array_protocol import StoredArray
 from octants.deferred_import import Deferred
 from octants.diagnostics.errors import UserError
@@ -391,7 +397,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def from_numpy(self, arr: Any) -> None:
         """Copy a numpy array of `shape` + `element_shape` into this.
 
-        Elements are converted as by `cast`: floats become integers by truncation.
+        Elements are converted as by `cast`: floats become integers by truncation. A warning names
+        the first number that changes as it becomes an integer.
 
         Raises:
             OctantsRuntimeTypeError: it is no numpy array of numbers.
@@ -419,7 +426,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         with_axis = (*shape, 1) if len(self.element_shape) == 1 else shape
         without = shape[:-1] if self.element_shape[1:] == (1,) else shape
         check_shape(what, values.shape, shape, with_axis, without)
-        self.write(convert_array(what, values, self.dtype).reshape(shape), source=source)
+        self.write(convert_stored(what, values, self.dtype).reshape(shape), source=source)
 
     @shortens_tracebacks
     def copy_from(self, other: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from octants.data import host_access_events
 from octants.data.errors import WrongArrayShape, WrongIndex, WrongNumberOfIndices, describe
-from octants.data.host_value_conversion import convert_array, convert_element
+from octants.data.host_value_conversion import convert_element, convert_stored
 from octants.types.masked_arrays import refuse_masked
 from octants.types.matrix_values import Matrix
 
@@ -102,7 +102,7 @@ def _values(array: Any, value: Any, shape: tuple[int, ...]) -> Array:
         converted = convert_element(what, value, array.dtype, array.element_shape)
         given = np.asarray(converted, array.dtype.numpy)
     else:
-        given = convert_array(what, np.asarray(value), array.dtype)
+        given = convert_stored(what, np.asarray(value), array.dtype)
     try:
         return np.broadcast_to(given, shape)
     except ValueError:

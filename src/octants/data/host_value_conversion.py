@@ -51,7 +51,10 @@ def convert_scalar(what: str, value: Any, dtype: DType) -> Any:
     if dtype.is_float:
         if not hasattr(value, "__float__") or np.ndim(value) > 0 or np.iscomplexobj(value):
             raise WrongValue(what, describe(value), f"a number for {dtype}").at()
-        return scalars.convert(float(value), dtype)
+        try:
+            return scalars.convert(float(value), dtype)
+        except OverflowError:  # of an integer beyond all floats
+            raise WrongValue(what, describe(value), f"a number for {dtype}").at() from None
     if isinstance(value, (bool, np.bool_)):
         return dtype.numpy.type(value).item()
     is_float = isinstance(value, (float, np.floating))
@@ -103,6 +106,20 @@ def convert_array(what: str, values: Array, dtype: DType) -> Array:
         needed = "an array of numbers"
         raise WrongArray(what, f"one of {values.dtype}", needed, "convert it with `astype`").at()
     return scalars.convert_values(values, dtype)
+
+
+def convert_stored(what: str, values: Array, dtype: DType) -> Array:
+    """An array to store, with the conversions of `convert_array`.
+
+    A warning names the first number that changes as it becomes an integer.
+    """
+    found = convert_array(what, values, dtype)
+    is_exact = not dtype.is_integer or dtype.is_bool or np.can_cast(values.dtype, dtype.numpy)
+    changed = np.empty((0, 0)) if is_exact else np.argwhere(found != values)
+    for index in map(tuple, changed[:1].tolist()):
+        given = f"{values[index].item()} at {index}"
+        warn_at_caller(ValueChanges(what, given, dtype.name, f"{found[index].item()}"))
+    return found
 
 
 def check_shape(what: str, given: tuple[int, ...], *allowed: tuple[int, ...]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from octants.data import host_access_events
 from octants.data.errors import IndexOutOfRange, WrongArray, WrongView, describe
-from octants.data.host_value_conversion import check_shape, convert_array, convert_element
+from octants.data.host_value_conversion import check_shape, convert_element, convert_stored
 from octants.types.masked_arrays import refuse_masked
 from octants.types.parameter_annotations import AnyBufferView, BufferViewAnnotation
 from octants.types.scalars import DType
@@ -120,7 +120,7 @@ class BufferView(AnyBufferView):
         if not isinstance(arr, np.ndarray):
             raise WrongArray(what, describe(arr), "a numpy array").at()
         check_shape(what, arr.shape, (self.size, *self.array.element_shape))
-        given = convert_array(what, arr, self.array.dtype)
+        given = convert_stored(what, arr, self.array.dtype)
         if host_access_events.are_writes_observed():  # tell the tape which elements change
             for number in range(self.size):
                 self.array.write(given[number], (self.offset + number,))

@@ -111,7 +111,7 @@ class NdarrayAnnotation:
             are of the first or last element; with "unsafe" an index must be within them.
 
     Raises:
-        OctantsSyntaxError: `boundary` is neither.
+        OctantsSyntaxError: `boundary` is neither, or `ndim` no number of axes.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class NdarrayAnnotation:
             raise WrongAnnotationOption("boundary", repr(boundary), choices).at(user_span())
         self._dtype = dtype
         self.element_shape = _element_shape(dtype, element_shape)
-        self.ndim = ndim if ndim is not None else field_dim
+        self.ndim = _rank(ndim if ndim is not None else field_dim)
         self.element_dim = element_dim
         if self.element_shape is not None:
             self.element_dim = len(self.element_shape)
@@ -216,6 +216,15 @@ def _element_shape(dtype: Any, given: tuple[int, ...] | None) -> tuple[int, ...]
     if shape is None:
         resolve(dtype)
     return tuple(shape or ())
+
+
+def _rank(ndim: Any) -> int | None:
+    """The number of axes that an annotation states."""
+    if ndim is None:
+        return None
+    if not hasattr(ndim, "__index__") or ndim.__index__() < 0:
+        raise WrongAnnotationOption("ndim", repr(ndim), "0, 1, 2, ...").at(user_span())
+    return int(ndim.__index__())
 
 
 def resolve_annotation(function: FunctionType, annotation: Any) -> Any:

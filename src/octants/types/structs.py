@@ -316,6 +316,7 @@ else:
 
         Raises:
             OctantsRuntimeTypeError: there are no members, or a type or a default is none.
+            TypeError: it is no class.
 
         Example::
 
@@ -329,6 +330,8 @@ else:
 
             balls = Ball.field(shape=100)
         """
+        if not isinstance(cls, type):
+            raise TypeError(f"`@qd.dataclass` decorates classes, not {cls!r}")
         return StructType.of_class(cls)
 
 
@@ -359,7 +362,11 @@ def convert_member(value: Any, kind: Any) -> Any:
         return kind(value)
     if isinstance(kind, MatrixType):
         return kind(value)
-    return resolve(kind)(value)
+    try:
+        return resolve(kind)(value)
+    except (TypeError, ValueError, OverflowError):
+        problem = f"{value!r:.60} cannot be a member of type {kind}"
+        raise WrongHostValue("struct", problem).at() from None
 
 
 def _member(value: Any) -> Any:

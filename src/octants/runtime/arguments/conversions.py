@@ -41,7 +41,10 @@ def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
     if dtype.is_float:
         if not hasattr(value, "__float__") or np.ndim(value) > 0:
             raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
-        return scalars.convert(float(value), dtype)
+        try:
+            return scalars.convert(float(value), dtype)
+        except OverflowError:
+            raise leaf.error(f"an integer beyond all floats is no {dtype}") from None
     if dtype.is_bool:
         if isinstance(value, (bool, int, np.bool_)):
             return bool(value)
