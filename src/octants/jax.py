@@ -21,6 +21,7 @@ from octants.ad.array_libraries.device_array_library import DeviceArray, DeviceA
 from octants.ad.array_libraries.numpy_array_library import NumpyArrays
 from octants.ad.functions.array_function import ArrayFunction
 from octants.ad.functions.batched_steps import BatchedStep
+from octants.ad.functions.calls_by_address import RepeatedStep
 from octants.ad.functions.higher_derivatives import Derivative, Step, value_step
 from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data import current_runtime
@@ -228,7 +229,7 @@ def _call_on_host(
 
     Outputs may be in `memory`; see `Step.call`.
     """
-    if not current_runtime.device().shares_memory:
+    if not _runs_on_host():
         # A device may access them later.
         arrays, memory = [np.array(each) for each in arrays], ()
     return step.call(arrays, memory)
@@ -239,11 +240,19 @@ def _runs_on_gpus() -> bool:
     return current_runtime.device().dlpack_device[0] == GPU
 
 
+def _runs_on_host() -> bool:
+    """Whether kernels run in the memory of the host."""
+    return current_runtime.device().shares_memory
+
+
 def _lower_to_call(context: Any, *operands: Any, step: Step | BatchedStep) -> Any:
     """Let XLA call a step with pointers to its own memory."""
     arguments, results = _layouts(context)
+    by_address = _by_address(step, arguments, results)
 
     def run(frame: xla_calls.CallFrame) -> None:
+        if _runs_on_host() and by_address(frame):
+            return
         given = [
             _host_array(address, *each)
             for address, each in zip(frame.arguments, arguments, strict=True)
@@ -267,21 +276,34 @@ def _lower_to_gpu_call(context: Any, *operands: Any, step: Step | BatchedStep) -
         return _lower_to_callback(context, *operands, step=step)
     arguments, results = _layouts(context)
     on_gpu = step.with_library(_ON_GPUS)
+    by_address = _by_address(on_gpu, arguments, results)
 
     def run(frame: xla_calls.CallFrame) -> None:
         if not _runs_on_gpus():
             raise CompiledForAnotherDevice().at()
         stream = frame.stream()
-        targets = _device_arrays(frame.results, results)
-        given = _device_arrays(frame.arguments, arguments, is_read_only=True)
-        device = current_runtime.runtime().devices.at([*given, *targets][0].device)
+        devices = current_runtime.runtime().devices
+        device = devices.at(DeviceArray(frame.results[0], *results[0]).device)
         device.wait_for_foreign(stream)
-        for target, values in zip(targets, on_gpu.call(given, targets), strict=True):
-            if values is not target:
-                target.assign(values)
+        if device is not devices.default or not by_address(frame):
+            targets = _device_arrays(frame.results, results)
+            given = _device_arrays(frame.arguments, arguments, is_read_only=True)
+            for target, values in zip(targets, on_gpu.call(given, targets), strict=True):
+                if values is not target:
+                    target.assign(values)
         device.make_stream_wait(stream)
 
     return _custom_call(context, operands, xla_calls.XlaCall(run))
+
+
+def _by_address(
+    step: Step | BatchedStep, arguments: Sequence[Shaped], results: Sequence[Shaped]
+) -> Callable[[xla_calls.CallFrame], bool]:
+    """A function that runs a step at the addresses of a call, or returns False."""
+    if isinstance(step, BatchedStep):
+        return lambda _: False
+    repeated = RepeatedStep(step, arguments, results)
+    return lambda frame: repeated.run(frame.arguments, frame.results)
 
 
 def _custom_call(context: Any, operands: Sequence[Any], call: xla_calls.XlaCall) -> Any:
@@ -292,7 +314,7 @@ def _custom_call(context: Any, operands: Sequence[Any], call: xla_calls.XlaCall)
 def _layouts(context: Any) -> tuple[list[Any], list[Any]]:
     """The shapes and dtypes of what a step takes and gives."""
     taken, given = (
-        [(each.shape, np.dtype(each.dtype)) for each in kinds]
+        [Shaped(each.shape, np.dtype(each.dtype)) for each in kinds]
         for kinds in (context.avals_in, context.avals_out)
     )
     return taken, given

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import octants as qd
+from octants.ad.functions.calls_by_address import RepeatedStep
 from octants.runtime.cuda.device import CudaDevice
 from octants.runtime.cuda.memory import DeviceMemory
 from tests.ad import test_jax_functions as on_any_device
@@ -36,6 +37,15 @@ def _programs_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             fake.adopt(each.address, each.size * each.dtype.itemsize)
         return made
 
+    run = RepeatedStep.run
+
+    def run_adopted(self: RepeatedStep, inputs: Any, outputs: Any) -> bool:
+        whats = [*self._inputs, *self._outputs]
+        for address, what in zip([*inputs, *outputs], whats, strict=True):
+            fake.adopt(address, what.size * what.dtype.itemsize)
+        return run(self, inputs, outputs)
+
+    monkeypatch.setattr(RepeatedStep, "run", run_adopted)
     monkeypatch.setattr(xla_calls.CallFrame, "stream", lambda _: DEFAULT_STREAM)
     monkeypatch.setattr(ours, "_device_arrays", adopted)
     # Programs on the host read the results when the call returns.

@@ -166,10 +166,10 @@ class BoundKernelCode:
             name = artifact.name if artifact is not None else self.the_module.name
             run = profiled_launch.profiled(run, name, self.device)
             launch = make_launch(binding, run, self.device, kernel, owner)
-            return _counted(launch) if self._draws else launch
+            return _counted(launch) if self.draws else launch
 
     @property
-    def _draws(self) -> bool:
+    def draws(self) -> bool:
         """Whether it draws random numbers."""
         artifact = self.compiled.artifact
         return random_draws.has_draws(self.the_module) if artifact is None else artifact.draws

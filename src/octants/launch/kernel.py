@@ -167,6 +167,14 @@ class Kernel(Generic[P, R_co]):
         return found
 
     @internal
+    def is_current(self, specialisation: Specialisation) -> bool:
+        """Whether a call with arguments like those of a specialisation runs it now."""
+        if self.generation != _state.generation:
+            return False
+        is_known = self._specialisations.get(specialisation.key) is specialisation
+        return is_known and (specialisation.is_valid is None or specialisation.is_valid())
+
+    @internal
     def check_gradient(self, specialisation: Specialisation) -> None:
         """Raise an error if ``grad`` cannot reverse the launches by the module of the kernel.
 

@@ -65,6 +65,11 @@ class ArrayFunction(ArraySignature):
     is_one_by_one = False
 
     @cached_property
+    def repeated(self) -> dict[Any, Any]:
+        """The steps that were called before, by what the caller chooses (`calls_by_address`)."""
+        return {}
+
+    @cached_property
     def _by_library(self) -> dict[ArrayLibrary, ArrayFunction]:
         return {self.library: self}
 
@@ -173,10 +178,10 @@ class ArrayFunction(ArraySignature):
             if tangents is not None:
                 duals = _Duals(run, tangents, directions, adjoints_of_tangents)
             if adjoints is not None:
-                if duals is None and _reverse_without_tape(run, wanted, needs_results):
-                    gradient = self.library.gradient
-                    return run.evaluated(None, None, {n: gradient(run.passed[n]) for n in wanted})
-                return _reversed(run, duals, adjoints, wanted)
+                found = None
+                if duals is None:
+                    found = _reversed_without_tape(run, adjoints, wanted, needs_results)
+                return found or _reversed(run, duals, adjoints, wanted)
             with _around(run, duals, None):
                 returned = self.function(*run.passed.values())
             return run.evaluated(returned, duals, {})
@@ -194,13 +199,27 @@ def _batched_adjoints(run: _Run, adjoints: Sequence[Any], count: int) -> Batched
     return gradients
 
 
-def _reverse_without_tape(run: _Run, wanted: Sequence[str], needs_results: bool) -> bool:
-    """Call a function and propagate the adjoints of its results back, if that takes no tape."""
+def _reversed_without_tape(
+    run: _Run, adjoints: Sequence[Any], wanted: Sequence[str], needs_results: bool
+) -> Evaluated | None:
+    """Call a function, and propagate adjoints of its results back, if that takes no tape."""
     function = run.function
-    if function.returns() or not all(function.is_array(n, run.arrays[n]) for n in wanted):
-        return False
-    arguments = [*run.passed.values()]
-    return reverse_launch(function.function, arguments, needs_results=needs_results)
+    numbers = [name for name in wanted if not function.is_array(name, run.arrays[name])]
+    _, seed = _loss(function, adjoints)
+    found = reverse_launch(
+        function.function,
+        [*run.passed.values()],
+        needs_results=needs_results,
+        seed=seed,
+        by_value=bool(numbers),
+    )
+    if found is None:
+        return None
+    gradients = found.gradients_of_numbers() if numbers else {}
+    for name in wanted:
+        if name not in numbers:
+            gradients[name] = function.library.gradient(run.passed[name])
+    return run.evaluated(found.returned, None, {name: gradients[name] for name in wanted})
 
 
 def _reversed(

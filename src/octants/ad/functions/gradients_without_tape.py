@@ -10,7 +10,7 @@ writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from octants import driver, options
 from octants.data.ndarray import Ndarray
@@ -21,45 +21,138 @@ from octants.launch.gradients.derivative_variants import ReverseStep, tape_plan
 from octants.launch.gradients.lost_gradient_warnings import flow_of
 from octants.launch.gradients.taped_memory import are_disjoint
 from octants.launch.kernel import Kernel
+from octants.launch.persistent_storage import (
+    PersistentLayout,
+    PersistentStorage,
+    argument_gradients,
+)
 from octants.launch.specialisation import Specialisation
 from octants.launch.warm.alias_free_launches import positions_of
 from octants.runtime.capture import captures
 from octants.types.specialisation_signature import ArgumentSource
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
 
+class ReversedLaunch(NamedTuple):
+    """The number that a launch returned, and the memory with the gradients of numbers."""
+
+    specialisation: Specialisation
+    returned: Any
+    persistent: PersistentStorage | None
+
+    def gradients_of_numbers(self) -> dict[str, Any]:
+        """The gradients of the numbers, vectors and matrices that the kernel takes, by name."""
+        return argument_gradients(self.specialisation, self.persistent)
+
+
+class ReverseWithoutTape:
+    """A kernel for which a launch and its reverse take no tape.
+
+    Args:
+        specialisation: the kernel.
+        step: its launch and its reverse.
+        layout: the memory of the adjoints of what it returns and of numbers that it takes.
+    """
+
+    def __init__(
+        self, specialisation: Specialisation, step: ReverseStep, layout: PersistentLayout
+    ) -> None:
+        self.specialisation = specialisation
+        self.layout = layout
+        self._step = step
+        artifact = step.forward.code.artifact
+        is_silent = artifact is not None and not artifact.messages
+        reads_results = not set(step.needed).isdisjoint(step.written)
+        self.must_run = not is_silent or reads_results
+        """Whether a launch has effects that its reverse needs, or that the caller sees."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether random numbers are drawn."""
+        codes = self._step.forward, self._step.backward
+        return any(code is not None and code.draws for code in codes)
+
+    def uses_values_of(self, parameter: int) -> bool:
+        """Whether a launch accesses the elements of the array at a position of the parameters."""
+        if self.must_run:
+            return True
+        backward, sources = self._step.backward, self.specialisation.sources
+        assert backward is not None
+        return any(
+            companion is PRIMAL and sources[k] == ArgumentSource(parameter)
+            for k, companion in backward.compiled.accessed
+            if k < len(sources)
+        )
+
+    def launch(
+        self, arguments: tuple[Any, ...], *, needs_results: bool, seed: Any
+    ) -> ReversedLaunch:
+        """Add the adjoints of what the kernel writes to those of what it reads.
+
+        Args:
+            arguments: those of the kernel.
+            needs_results: whether arrays must hold what the kernel writes.
+            seed: the adjoint of the number that the kernel returns; None: zero.
+        """
+        specialisation, step = self.specialisation, self._step
+        first, number = driver.state.seed, next(driver.state.numbers)
+        specialisation.number = number
+        complete = specialisation.complete(arguments)
+        persistent, address, returned = None, 0, None
+        if self.layout.size:
+            persistent = PersistentStorage(self.layout, specialisation.device)
+            address = persistent.address
+            if seed is not None:
+                persistent.seed(specialisation, seed)
+        if needs_results or self.must_run:
+            results = step.forward.launch(first, number, address, *complete)
+            returned = specialisation.wrap(results) if results else None
+        assert step.backward is not None
+        step.backward.launch(first, number, address, *complete)
+        return ReversedLaunch(specialisation, returned, persistent)
+
+
 def reverse_launch(
-    kernel: Callable[..., Any], arguments: Sequence[Any], *, needs_results: bool
-) -> bool:
-    """Add the adjoints of the arrays that a kernel writes to those of the arrays that it reads.
+    kernel: Callable[..., Any],
+    arguments: Sequence[Any],
+    *,
+    needs_results: bool,
+    seed: Any = None,
+    by_value: bool = False,
+) -> ReversedLaunch | None:
+    """Add the adjoints of what a kernel writes to those of what it reads.
 
     Args:
         kernel: what a function calls.
         arguments: what it calls it with.
-        needs_results: whether arrays must hold what the kernel writes.
+        needs_results: whether the results of the kernel are used.
+        seed: the adjoint of the number that the kernel returns; None: zero.
+        by_value: whether to find the gradients of numbers.
 
     Returns:
-        False if nothing was done, since that takes a tape.
+        None if nothing was done, since that takes a tape.
     """
-    if type(kernel) is not Kernel or kernel.is_method or driver.state.recorder is not None:
-        return False
-    if captures or options.current().in_debug_mode or not _are_disjoint(arguments):
-        return False
+    if not is_alone(kernel) or not _are_disjoint(arguments):
+        return None
     try:
         specialisation = kernel.specialisation(tuple(arguments))
-        step = _step_of(specialisation)
+        found = reverse_of(specialisation, by_value=by_value)
     except OctantsError:  # which a tape explains, or avoids
+        return None
+    if found is None:
+        return None
+    return found.launch(tuple(arguments), needs_results=needs_results, seed=seed)
+
+
+def is_alone(kernel: Callable[..., Any]) -> TypeGuard[Kernel]:
+    """Whether a function is a kernel, and no tape, capture or check takes part in its launches."""
+    if type(kernel) is not Kernel or kernel.is_method or driver.state.recorder is not None:
         return False
-    if step is None or step.backward is None:
-        return False
-    seed, number = driver.state.seed, next(driver.state.numbers)
-    specialisation.number = number
-    complete = specialisation.complete(tuple(arguments))
-    if needs_results or _must_run(step):
-        step.forward.launch(seed, number, 0, *complete)
-    step.backward.launch(seed, number, 0, *complete)
-    return True
+    return not captures and not options.current().in_debug_mode
 
 
 def _are_disjoint(arguments: Sequence[Any]) -> bool:
@@ -75,33 +168,32 @@ def _are_disjoint(arguments: Sequence[Any]) -> bool:
     return are_disjoint(extents)
 
 
-def _step_of(specialisation: Specialisation) -> ReverseStep | None:
-    """How launches of a kernel are reversed without a tape; None if that takes one."""
-    known = specialisation.fast_paths
-    if "without tape" not in known:
-        known["without tape"] = _find_step(specialisation)
-    found: ReverseStep | None = known["without tape"]
+def reverse_of(specialisation: Specialisation, *, by_value: bool) -> ReverseWithoutTape | None:
+    """How launches of a kernel are reversed without a tape; None if that takes one.
+
+    Raises:
+        OctantsError: the kernel has no derivative.
+    """
+    known, key = specialisation.fast_paths, ("without tape", by_value)
+    if key not in known:
+        known[key] = _find_reverse(specialisation, by_value)
+    found: ReverseWithoutTape | None = known[key]
     return found
 
 
-def _find_step(specialisation: Specialisation) -> ReverseStep | None:
+def _find_reverse(specialisation: Specialisation, by_value: bool) -> ReverseWithoutTape | None:
     for position in positions_of(specialisation):
         is_argument = isinstance(specialisation.sources[position], ArgumentSource)
         if not is_argument or specialisation.leaf(position).path:
             return None
-    if specialisation.returned or flow_of(specialisation).may_end:
+    if flow_of(specialisation).may_end:
         return None
-    plan = tape_plan(specialisation)
-    if len(plan.steps) != 1 or plan.persistent.size:
+    plan = tape_plan(specialisation, arguments=by_value)
+    if len(plan.steps) != 1 or any(kind is PRIMAL for _, kind in plan.persistent.offsets):
         return None
     (step,) = plan.steps
-    if step.fingerprint or step.log or not step.saves_nothing:
+    if step.backward is None or step.fingerprint or step.log or not step.saves_nothing:
         return None
-    return step if gradient_check(specialisation).program is None else None
-
-
-def _must_run(step: ReverseStep) -> bool:
-    """Whether a launch has effects that its reverse needs, or that the caller sees."""
-    artifact = step.forward.code.artifact
-    is_silent = artifact is not None and not artifact.messages
-    return not is_silent or not set(step.needed).isdisjoint(step.written)
+    if gradient_check(specialisation).program is not None:
+        return None
+    return ReverseWithoutTape(specialisation, step, plan.persistent)

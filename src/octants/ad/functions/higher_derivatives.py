@@ -188,13 +188,17 @@ class Step:
 
     def output_shapes(self, inputs: Sequence[Shaped]) -> list[Shaped]:
         """The shapes and dtypes of the outputs, for those of the inputs."""
-        known = dict(zip(self.inputs, inputs, strict=True))
-        bound = dict(self.constants) | {n: each for (kind, n), each in known.items() if kind == "x"}
-        results = self.function.output_shapes(bound)
+        known, results = dict(zip(self.inputs, inputs, strict=True)), self.result_shapes(inputs)
         return [
             known[Role("x", name)] if isinstance(name, str) else results[name]
             for _, name in self.outputs
         ]
+
+    def result_shapes(self, inputs: Sequence[Shaped]) -> list[Shaped]:
+        """The shapes and dtypes of the results of the function, for those of the inputs."""
+        pairs = zip(self.inputs, inputs, strict=True)
+        given = {role.name: each for role, each in pairs if role.kind == "x"}
+        return self.function.output_shapes({**self.constants, **given})
 
     # -- evaluation -----------------------------------------------------------------------------
 

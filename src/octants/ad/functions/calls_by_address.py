@@ -1,0 +1,359 @@
+"""Calls a step of a function of arrays by the addresses of its arrays.
+
+An `ArrayFunction` makes an ndarray of each array, which is most of the time of a small call. A
+program that calls a step again and again, on arrays of the same shapes, need not: a `RepeatedStep`
+passes the launch function what that reads of ndarrays, extents and addresses. It does so for the
+value of a single kernel, and for its gradient if that takes no tape (`gradients_without_tape`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from octants import driver
+from octants.ad.array_libraries.array_library_protocol import Shaped
+from octants.ad.functions.array_function_signature import RETURNED
+from octants.ad.functions.gradients_without_tape import is_alone, reverse_of
+from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
+from octants.data.ndarray import make_ndarray
+from octants.diagnostics.exceptions import OctantsError
+from octants.ir.core import Companion
+from octants.launch.gradients.taped_memory import are_disjoint
+from octants.launch.specialisation import Specialisation
+from octants.runtime.device import Device
+from octants.types.parameter_annotations import NdarrayAnnotation
+from octants.types.specialisation_signature import ArgumentSource, ScalarType
+
+PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
+_ALIGNMENT = 64
+_LARGEST_EXTENT = 2**31 - 1
+
+
+class RepeatedStep:
+    """A step for arrays of certain shapes, which is called by their addresses.
+
+    The arrays are row-major, in the memory of the device of `init`.
+
+    Args:
+        step: the value or a derivative of a function.
+        inputs: the shapes and dtypes of its inputs.
+        outputs: those of its outputs. JAX may want narrower types than those of the function.
+    """
+
+    def __init__(self, step: Step, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> None:
+        self._step, self._inputs, self._outputs = step, inputs, outputs
+        self._call: _Call | None = None
+        self._refused_in = -1  # the generation of `driver.state`
+
+    def run(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        constants: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Run the step.
+
+        Args:
+            inputs: the addresses of the inputs.
+            outputs: those of the outputs, which share no memory with the inputs or each other.
+            constants: numbers of the same types as those of the step, which they replace.
+
+        Returns:
+            False if nothing was done, since the function must be evaluated.
+        """
+        kernel = self._step.function.function
+        if self._refused_in == driver.state.generation or not is_alone(kernel):
+            return False
+        call = self._call
+        if call is None or not kernel.is_current(call.specialisation):
+            try:
+                if self._step.kind not in ("value", "pullback") or NUMBER in self._step.inputs:
+                    raise _NotByAddress
+                call = self._call = _Call(self._step, self._inputs, self._outputs)
+            except (_NotByAddress, OctantsError):  # the latter an evaluation explains
+                self._refused_in = driver.state.generation
+                return False
+        return call.run(inputs, outputs, self._step.constants if constants is None else constants)
+
+
+class _NotByAddress(Exception):
+    """A step that must be evaluated."""
+
+
+class _Array(NamedTuple):
+    """A stand-in for an ndarray, with the attributes that launch functions read."""
+
+    shape: tuple[int, ...]
+    head: bytes
+    addresses: Mapping[Companion, int]
+
+    def address(self, companion: Companion) -> int:
+        return self.addresses[companion]
+
+
+class _Memory:
+    """The memory of a call: inputs, outputs, and scratch memory, by positions in one list."""
+
+    def __init__(self, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> None:
+        self.known = [*inputs, *outputs]
+        self.offsets: list[int] = []
+        self.size = 0
+        self.cleared: list[tuple[int, int]] = []
+        self.copied: list[tuple[int, int, int]] = []
+
+    def scratch(self, what: Shaped) -> int:
+        """The position of scratch memory for an array."""
+        self.offsets.append(self.size)
+        self.size += -(-_nbytes(what) // _ALIGNMENT) * _ALIGNMENT
+        return len(self.known) + len(self.offsets) - 1
+
+    def begin(self, position: int, what: Shaped, source: int | None) -> int:
+        """Let memory begin as a copy of an input, or as zeros; the position."""
+        if not _nbytes(what):
+            return position
+        if source is None:
+            self.cleared.append((position, _nbytes(what)))
+        else:
+            self.copied.append((position, source, _nbytes(what)))
+        return position
+
+    def prepare(
+        self, device: Device, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> tuple[list[int], Any]:
+        """The addresses by positions, and what keeps scratch memory alive."""
+        addresses, owner = [*inputs, *outputs], None
+        if self.offsets:
+            owner = device.allocate_uninitialised(max(1, self.size))
+            addresses += [owner.address + offset for offset in self.offsets]
+        for position, nbytes in self.cleared:
+            device.clear(addresses[position], nbytes)
+        for position, source, nbytes in self.copied:
+            device.copy(addresses[position], addresses[source], nbytes)
+        return addresses, owner
+
+
+_Argument = Callable[[Sequence[int], Mapping[str, Any]], Any]
+"""A function of the addresses by positions, and of constants, that gives a kernel's argument."""
+
+
+_Run = Callable[[tuple[Any, ...], Sequence[int]], None]
+"""Launches a kernel with its arguments; the addresses are those of numbers that it returns."""
+
+
+class _Call:
+    """A step, with everything that does not change from call to call.
+
+    Args:
+        step: the value or the pullback of a kernel.
+        inputs: the shapes and dtypes of its inputs.
+        outputs: those of its outputs.
+
+    Raises:
+        _NotByAddress: the step must be evaluated.
+        OctantsError: an argument is wrong, or the kernel has no derivative.
+    """
+
+    def __init__(self, step: Step, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> None:
+        self._step, self._function = step, step.function
+        self._is_value = step.kind == "value"
+        self._given = {role: k for k, role in enumerate(step.inputs)}
+        self._found = {role: len(inputs) + k for k, role in enumerate(step.outputs)}
+        self._memory = _Memory(inputs, outputs)
+        self._results = dict(zip(self._function.results, step.result_shapes(inputs), strict=True))
+        self._check_shapes()
+        kernel: Any = self._function.function  # a `Kernel`, as `is_alone` says
+        self.specialisation: Specialisation = kernel.specialisation(
+            tuple(map(self._template, self._function.parameters))
+        )
+        self._device = self.specialisation.device
+        self._reverse = None
+        if not self._is_value:
+            wanted = [role.name for role in step.outputs]
+            by_value = any(not self._is_array(name) for name in wanted)
+            self._reverse = reverse_of(self.specialisation, by_value=by_value)
+        self._check_kernel()
+        self._distinct: list[tuple[int, int]] = []
+        self._arguments = list(map(self._argument, self._function.parameters))
+        self._run = self._run_value() if self._is_value else self._run_reverse()
+
+    def run(
+        self, inputs: Sequence[int], outputs: Sequence[int], constants: Mapping[str, Any]
+    ) -> bool:
+        """See `RepeatedStep.run`."""
+        several = self._distinct if len(self._distinct) > 1 else ()
+        if not are_disjoint([(inputs[k], inputs[k] + nbytes) for k, nbytes in several]):
+            return False
+        addresses, _owner = self._memory.prepare(self._device, inputs, outputs)
+        self._run(tuple([each(addresses, constants) for each in self._arguments]), addresses)
+        return True
+
+    # -- what the step is of --------------------------------------------------------------------
+
+    def _what(self, name: str) -> Shaped | None:
+        """The shape and dtype of an array or of a number in an array; None for a constant."""
+        found = self._results.get(name)
+        position = self._given.get(Role("x", name))
+        if found is None and position is not None:
+            found = self._memory.known[position]
+        return found
+
+    def _is_array(self, name: str) -> bool:
+        return not isinstance(self._function.annotation(name), ScalarType)
+
+    def _has_adjoint(self, name: str) -> bool:
+        """Whether an array has a gradient in the call."""
+        if self._is_value:
+            return False
+        what = self._what(name)
+        is_output = name in self._results and what is not None and what.dtype.kind == "f"
+        return is_output or Role("gx", name) in self._found
+
+    def _check_shapes(self) -> None:
+        """Refuse arrays that JAX wants in other types, and extents that are errors."""
+        names, known = self._function.results, self._memory.known
+        for role, position in {**self._given, **self._found}.items():
+            name = names[role.name] if role.kind in ("f", "a") else role.name
+            what = self._what(name)
+            is_number = name == RETURNED or not self._is_array(name)
+            if not is_number and (what is None or known[position].dtype != what.dtype):
+                raise _NotByAddress
+            if any(extent > _LARGEST_EXTENT for extent in known[position].shape):
+                raise _NotByAddress
+
+    def _check_kernel(self) -> None:
+        """Refuse kernels that write their inputs, which is an error, draw, or run as graphs."""
+        if self.specialisation.wants_graph:
+            raise _NotByAddress
+        names = list(self._function.parameters)
+        for position in self.specialisation.written:
+            source = self.specialisation.sources[position]
+            if isinstance(source, ArgumentSource) and names[source.position] not in self._results:
+                raise _NotByAddress
+        reverse = self._reverse
+        if not self._is_value and (reverse is None or reverse.draws):
+            raise _NotByAddress
+        if self._is_value and self.specialisation.primal.draws:
+            raise _NotByAddress
+
+    def _template(self, name: str) -> Any:
+        """An argument of the type of a parameter."""
+        what, annotation = self._what(name), self._function.annotation(name)
+        if what is None:
+            if isinstance(annotation, NdarrayAnnotation):
+                raise _NotByAddress
+            return self._step.constants.get(name)
+        if isinstance(annotation, ScalarType):
+            return np.zeros(annotation.element_shape, annotation.dtype.numpy).tolist()
+        rank = len(what.shape) - self._function.element_dim(name)
+        if rank < 0:
+            raise _NotByAddress
+        return make_ndarray(
+            what.dtype,
+            (0,) * rank,
+            element_shape=what.shape[rank:],
+            needs_grad=self._has_adjoint(name),
+        )
+
+    # -- arguments ------------------------------------------------------------------------------
+
+    def _argument(self, name: str) -> _Argument:
+        what = self._what(name)
+        if what is None:
+            return lambda _, constants: constants.get(name)
+        if not self._is_array(name):
+            return self._number(self._given[Role("x", name)], self._function.annotation(name))
+        primal, adjoint = self._memory_of(name, what)
+        extents = what.shape[: len(what.shape) - self._function.element_dim(name)]
+        packed = struct.pack(f"<{len(extents)}q", *extents)
+
+        def array(addresses: Sequence[int], _: Mapping[str, Any]) -> _Array:
+            start = addresses[primal]
+            known = {PRIMAL: start}
+            if adjoint is not None:
+                known[ADJOINT] = addresses[adjoint]
+            return _Array(extents, packed + start.to_bytes(8, "little"), known)
+
+        return array
+
+    def _memory_of(self, name: str, what: Shaped) -> tuple[int, int | None]:
+        """The positions of the memory of an array and of its gradient, if it has one."""
+        memory, source = self._memory, self._given.get(Role("x", name))
+        gradient = self._found.get(Role("gx", name))
+        if name not in self._results:
+            assert source is not None
+            if gradient is not None:
+                memory.begin(gradient, what, None)
+            if not self._is_value:
+                self._distinct.append((source, _nbytes(what)))
+            return source, gradient
+        number = self._function.results.index(name)
+        if self._is_value:
+            primal = self._found[Role("f", number)]
+            return memory.begin(primal, what, source), None
+        adjoint = None
+        if self._has_adjoint(name):
+            adjoint = memory.scratch(what) if gradient is None else gradient
+            memory.begin(adjoint, what, self._given.get(Role("a", number)))
+        assert self._reverse is not None
+        parameter = list(self._function.parameters).index(name)
+        if adjoint is not None and not self._reverse.uses_values_of(parameter):
+            return adjoint, adjoint
+        return memory.begin(memory.scratch(what), what, source), adjoint
+
+    def _number(self, position: int, kind: ScalarType) -> _Argument:
+        """A number, vector or matrix that an input holds."""
+        device, what = self._device, self._memory.known[position]
+        if not kind.element_shape and what.size != 1:
+            raise _NotByAddress
+        nbytes = _nbytes(what)
+
+        def read(addresses: Sequence[int], _: Mapping[str, Any]) -> Any:
+            memory = np.empty(nbytes, np.uint8)
+            device.read(addresses[position], memory)
+            numbers = memory.view(what.dtype)
+            return numbers.reshape(what.shape).tolist() if kind.element_shape else numbers.item()
+
+        return read
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def _run_value(self) -> _Run:
+        specialisation = self.specialisation
+        returned = self._found.get(Role("f", len(self._function.outputs)))
+
+        def run(arguments: tuple[Any, ...], addresses: Sequence[int]) -> None:
+            result = specialisation.run(specialisation.complete(arguments))
+            if returned is not None:
+                self._write(addresses, returned, result)
+
+        return run
+
+    def _run_reverse(self) -> _Run:
+        reverse, wanted = self._reverse, self._step.outputs
+        assert reverse is not None
+        numbers = [(r.name, self._found[r]) for r in wanted if not self._is_array(r.name)]
+        seed = self._given.get(Role("a", len(self._function.outputs)))
+        read = None if seed is None else self._number(seed, ScalarType(self._function.returns()[0]))
+
+        def run(arguments: tuple[Any, ...], addresses: Sequence[int]) -> None:
+            adjoint = None if read is None else read(addresses, {})
+            launched = reverse.launch(arguments, needs_results=False, seed=adjoint)
+            gradients = launched.gradients_of_numbers() if numbers else {}
+            for name, position in numbers:
+                self._write(addresses, position, gradients[name])
+
+        return run
+
+    def _write(self, addresses: Sequence[int], position: int, numbers: Any) -> None:
+        """Store numbers in an output."""
+        what = self._memory.known[position]
+        values = np.asarray(numbers, what.dtype).reshape(-1)
+        self._device.write(addresses[position], values.view(np.uint8))
+
+
+def _nbytes(what: Shaped) -> int:
+    return what.size * what.dtype.itemsize

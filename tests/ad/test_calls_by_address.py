@@ -1,0 +1,221 @@
+"""Steps that are called by the addresses of their arrays give what evaluations give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.ad.functions.calls_by_address import RepeatedStep
+from tests.ad.array_function_kernels import lengths, returned_well, scaled_squares, turned
+from tests.devices import shares_memory
+
+torch = pytest.importorskip("torch")
+pytestmark = shares_memory  # tensors of the CPU are copied for a GPU
+
+X = np.array([0.5, 2.0, -1.5])
+
+
+@qd.kernel
+def exponentials(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(), z: qd.types.ndarray()):
+    for i in x:
+        y[i] = qd.exp(x[i])
+    for i in x:
+        z[i] += y[i] * y[i] + x[i]
+
+
+@qd.kernel
+def shifted_in_place(x: qd.types.ndarray(ndim=1), change: qd.f64):
+    for i in x:
+        x[i] += change
+
+
+@qd.kernel
+def scaled_in_place(x: qd.types.ndarray(ndim=1), factor: qd.f64):
+    for i in x:
+        x[i] *= factor
+
+
+@qd.kernel
+def gathered(
+    x: qd.types.ndarray(ndim=1),
+    indices: qd.types.ndarray(qd.i64, 1),
+    y: qd.types.ndarray(ndim=1),
+    n: qd.types.ndarray(qd.i32, 0),
+):
+    for i in indices:
+        y[i] = x[indices[i]] ** 2
+        n[None] += 1
+
+
+@qd.kernel
+def total_and_squares(
+    x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1), factor: qd.f64
+) -> qd.f64:
+    total = 0.0
+    for i in range(x.shape[0]):
+        y[i] = x[i] ** 2
+        total += factor * x[i]
+    return total
+
+
+CASES: dict[str, tuple[Any, dict[str, Any], list[Any]]] = {
+    "an array and numbers": (scaled_squares, {"out": {"y": "x"}}, [X, 3.0, 3]),
+    "a returned number": (returned_well, {}, [X, 2.0]),
+    "a result that the reverse reads": (exponentials, {"out": {"y": "x", "z": "x"}}, [X]),
+    "an update": (shifted_in_place, {"inout": "x"}, [X, 3.0]),
+    "an update that takes a tape": (scaled_in_place, {"inout": "x"}, [X, 3.0]),
+    "integers": (
+        gathered,
+        {"out": {"y": lambda x, indices: (indices.shape, x.dtype), "n": ()}},
+        [X, np.array([2, 0])],
+    ),
+    "an array and a number": (total_and_squares, {"out": {"y": "x"}}, [X, 3.0]),
+    "vectors": (
+        lengths,
+        {"out": {"n": lambda v: v.shape[:1], "far": 2}},
+        [np.array([[3.0, 4.0, 0.0], [0.0, 0.5, 1.0]])],
+    ),
+    "a matrix and a vector": (
+        turned,
+        {"out": {"y": "x"}},
+        [X, np.array([[1.0, 0.4], [-0.2, 0.8]]), np.array([0.5, 1.5]), 1.2],
+    ),
+    "no elements": (scaled_squares, {"out": {"y": "x"}}, [X[:0], 3.0, 0]),
+}
+
+
+def results(function: Callable[..., Any], given: list[Any]) -> list[Any]:
+    """The results of a function of torch, and gradients by all floats."""
+    tensors = [
+        torch.tensor(each, requires_grad=np.asarray(each).dtype.kind == "f")
+        if not isinstance(each, int)
+        else each
+        for each in given
+    ]
+    found = function(*tensors)
+    several = found if isinstance(found, tuple) else (found,)
+    adjoints = [torch.cos(each) for each in several if each.is_floating_point()]
+    floats = [each for each in several if each.is_floating_point()]
+    by = [each for each in tensors if isinstance(each, torch.Tensor) and each.requires_grad]
+    gradients = torch.autograd.grad(floats, by, adjoints)
+    return [each.detach().numpy() for each in (*several, *gradients)]
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of the steps that have been called by addresses."""
+    kinds: list[str] = []
+    run = RepeatedStep.run
+
+    def observed(self: RepeatedStep, *given: Any) -> bool:
+        is_done = run(self, *given)
+        if is_done:
+            kinds.append(self._step.kind)
+        return is_done
+
+    monkeypatch.setattr(RepeatedStep, "run", observed)
+    return kinds
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_and_gradients(case: str, taken: list[str]) -> None:
+    kernel, how, given = CASES[case]
+    function = qd.torch.function(kernel, **how)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RepeatedStep, "run", lambda *_: False)
+        expected = results(function, given)
+    for _ in range(2):
+        found = results(function, given)
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+    pullbacks = 0 if "tape" in case else 2
+    assert taken.count("value") == 2
+    assert taken.count("pullback") == pullbacks
+
+
+def test_other_numbers_shapes_and_types_are_other_calls(taken: list[str]) -> None:
+    function = qd.torch.function(scaled_squares, out={"y": "x"})
+    for dtype in (torch.float64, torch.float32, torch.float16):
+        for factor in (2.0, 3.0, 4):
+            for size in (2, 3):
+                x = torch.tensor(X[:size], dtype=dtype)
+                assert function(x, factor, size).tolist() == (factor * x**2).tolist()
+    assert len(taken) == 18
+
+
+def test_arrays_that_are_not_row_major(taken: list[str]) -> None:
+    function = qd.torch.function(scaled_squares, out={"y": "x"})
+    pairs = torch.tensor(np.stack([X, X], 1), requires_grad=True)
+    y = function(pairs[:, 0], 2.0, 3)
+    assert y.tolist() == (2 * X**2).tolist()
+    y.backward(torch.ones(3, 3, dtype=torch.float64)[:, 0])
+    assert pairs.grad[:, 0].tolist() == (4 * X).tolist()
+    assert taken == []
+    x = torch.tensor(X, requires_grad=True)
+    function(x, 2.0, 3).sum().backward()  # whose adjoint is one number for all elements
+    assert x.grad.tolist() == (4 * X).tolist()
+    assert taken == ["value", "pullback"]
+
+
+def test_the_same_array_twice(taken: list[str]) -> None:
+    @qd.kernel
+    def products(a: qd.types.ndarray(), b: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in a:
+            y[i] = a[i] ** 2 * b[i]
+
+    function = qd.torch.function(products, out={"y": "a"})
+    x = torch.tensor(X)
+    by_both = torch.func.grad(lambda a, b: function(a, b).sum(), (0, 1))
+    for found, expected in zip(by_both(x, x), (2 * X**2, X**2), strict=True):
+        np.testing.assert_allclose(found, expected)
+    assert taken.count("pullback") == 0
+
+
+SCALE = 2.0
+
+
+def test_numbers_that_change_and_another_init(taken: list[str]) -> None:
+    global SCALE
+
+    @qd.kernel
+    def scaled(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = SCALE * x[i]
+
+    function, x = qd.torch.function(scaled, out={"y": "x"}), torch.tensor(X)
+    for _ in range(2):
+        for SCALE in (2.0, 3.0, 5.0):
+            assert function(x).tolist() == (SCALE * X).tolist()
+            gradient = torch.func.grad(lambda x: function(x).sum())(x)
+            assert gradient.tolist() == [SCALE] * 3
+        qd.init(arch=qd.cpu)
+    assert len(taken) == 18
+
+
+def test_under_a_tape_launches_are_recorded(taken: list[str]) -> None:
+    function = qd.torch.function(scaled_squares, out={"y": "x"})
+    x = torch.tensor(X)
+    assert function(x, 2.0, 3).tolist() == (2 * X**2).tolist()
+    assert taken == ["value"]
+    with qd.ad.Tape():
+        assert function(x, 2.0, 3).tolist() == (2 * X**2).tolist()
+    assert taken == ["value"]
+
+
+def test_inputs_that_are_written_are_errors() -> None:
+    @qd.kernel
+    def spoil(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i]
+            x[i] = 0.0
+
+    jax = pytest.importorskip("jax")
+    function = jax.jit(qd.jax.function(spoil, out={"y": "x"}))
+    for _ in range(2):
+        with pytest.raises(Exception, match="read-only"):
+            jax.block_until_ready(function(jax.numpy.array(X)))
