@@ -85,7 +85,7 @@ class _NotByAddress(Exception):
 
 
 class _Array(NamedTuple):
-    """A stand-in for an ndarray, with the attributes that launch functions read."""
+    """A row-major array, with the attributes of ndarrays that launch functions read."""
 
     shape: tuple[int, ...]
     head: bytes
