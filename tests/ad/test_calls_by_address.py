@@ -219,3 +219,54 @@ def test_inputs_that_are_written_are_errors() -> None:
     for _ in range(2):
         with pytest.raises(Exception, match="read-only"):
             jax.block_until_ready(function(jax.numpy.array(X)))
+
+
+@qd.data_oriented
+class Springs:
+    """A chain, whose ends of springs are in a field."""
+
+    def __init__(self) -> None:
+        self.ends = qd.field(qd.i32, (2, 2))
+        self.ends.from_numpy(np.array([[0, 1], [1, 2]], np.int32))
+
+    @qd.kernel
+    def pull(self, x: qd.types.ndarray(ndim=1), stiffness: qd.f64, force: qd.types.ndarray(ndim=1)):
+        for k in range(2):
+            a, b = self.ends[k, 0], self.ends[k, 1]
+            pull = stiffness * (x[b] - x[a] - 1.0)
+            force[a] += pull
+            force[b] -= pull
+
+
+def test_methods_that_read_fields(taken: list[str]) -> None:
+    springs = Springs()
+    function = qd.torch.function(springs.pull, out={"force": "x"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RepeatedStep, "run", lambda *_: False)
+        expected = results(function, [X, 3.0])
+    for _ in range(2):
+        for found, other in zip(results(function, [X, 3.0]), expected, strict=True):
+            np.testing.assert_array_equal(found, other)
+    assert taken == ["value", "pullback"] * 2
+    springs.ends.from_numpy(np.array([[0, 2], [2, 1]], np.int32))
+    x = torch.tensor(X, requires_grad=True)
+    force = function(x, 1.0)
+    assert force.tolist() == [-3.0, -2.5, 5.5]
+    force[0].backward()
+    assert x.grad.tolist() == [-1.0, 0.0, 1.0]
+
+
+def test_fields_with_gradients_take_a_tape(taken: list[str]) -> None:
+    scale = qd.field(qd.f64, (), needs_grad=True)
+    scale[None] = 2.0
+
+    @qd.kernel
+    def scaled(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i] * scale[None]
+
+    function = qd.torch.function(scaled, out={"y": "x"})
+    gradient = torch.func.grad(lambda x: function(x).sum())(torch.tensor(X))
+    assert gradient.tolist() == [2.0] * 3
+    assert scale.grad[None] == X.sum()
+    assert taken == ["value"]

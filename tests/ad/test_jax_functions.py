@@ -448,3 +448,8 @@ def test_calls_that_are_errors() -> None:
         qd.jax.function(scaled_squares, out={"y": "x"})({"a": X}, 2.0, 3)
     with pytest.raises(qd.OctantsRuntimeError, match="OCT363.*not known to be linear"):
         jax.linear_transpose(squares, X)(X)
+
+
+def test_functions_without_a_result_are_errors() -> None:
+    with pytest.raises(qd.OctantsTypeError, match="OCT351.*`out` names no result"):
+        qd.jax.function(scaled_squares)(jnp.ones(3), jnp.zeros(3), 2.0, 3)

@@ -261,3 +261,8 @@ def test_a_module_begins_with_an_integer() -> None:
     layer = qd.torch.Module(scaled_squares, out={"y": "x"}, factor=3)
     layer(tensor(X), count=len(X)).sum().backward()
     assert layer.factor.grad.item() == pytest.approx((X**2).sum())
+
+
+def test_functions_without_a_result_are_errors() -> None:
+    with pytest.raises(qd.OctantsTypeError, match="OCT351.*`out` names no result"):
+        qd.torch.function(scaled_squares)(torch.ones(3), torch.zeros(3), 2.0, 3)

@@ -17,13 +17,13 @@ import numpy as np
 from octants import driver
 from octants.ad.array_libraries.array_library_protocol import Shaped
 from octants.ad.functions.array_function_signature import RETURNED
-from octants.ad.functions.gradients_without_tape import is_alone, reverse_of
+from octants.ad.functions.gradients_without_tape import kernel_alone, reverse_of
 from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
 from octants.data.ndarray import make_ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Companion
 from octants.launch.gradients.taped_memory import are_disjoint
-from octants.launch.specialisation import Specialisation
+from octants.launch.kernel import Kernel
 from octants.runtime.device import Device
 from octants.types.parameter_annotations import NdarrayAnnotation
 from octants.types.specialisation_signature import ArgumentSource, ScalarType
@@ -65,15 +65,17 @@ class RepeatedStep:
         Returns:
             False if nothing was done, since the function must be evaluated.
         """
-        kernel = self._step.function.function
-        if self._refused_in == driver.state.generation or not is_alone(kernel):
+        if self._refused_in == driver.state.generation:
+            return False
+        alone = kernel_alone(self._step.function.function)
+        if alone is None:
             return False
         call = self._call
-        if call is None or not kernel.is_current(call.specialisation):
+        if call is None or not alone[0].is_current(call.specialisation):
             try:
                 if self._step.kind not in ("value", "pullback") or NUMBER in self._step.inputs:
                     raise _NotByAddress
-                call = self._call = _Call(self._step, self._inputs, self._outputs)
+                call = self._call = _Call(self._step, *alone, self._inputs, self._outputs)
             except (_NotByAddress, OctantsError):  # the latter an evaluation explains
                 self._refused_in = driver.state.generation
                 return False
@@ -149,6 +151,8 @@ class _Call:
 
     Args:
         step: the value or the pullback of a kernel.
+        kernel: the kernel.
+        owner: the object if it is a method, alone in a tuple.
         inputs: the shapes and dtypes of its inputs.
         outputs: those of its outputs.
 
@@ -157,18 +161,24 @@ class _Call:
         OctantsError: an argument is wrong, or the kernel has no derivative.
     """
 
-    def __init__(self, step: Step, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> None:
-        self._step, self._function = step, step.function
+    def __init__(
+        self,
+        step: Step,
+        kernel: Kernel[..., Any],
+        owner: tuple[Any, ...],
+        inputs: Sequence[Shaped],
+        outputs: Sequence[Shaped],
+    ) -> None:
+        self._step, self._function, self._owner = step, step.function, owner
         self._is_value = step.kind == "value"
         self._given = {role: k for k, role in enumerate(step.inputs)}
         self._found = {role: len(inputs) + k for k, role in enumerate(step.outputs)}
         self._memory = _Memory(inputs, outputs)
         self._results = dict(zip(self._function.results, step.result_shapes(inputs), strict=True))
         self._check_shapes()
-        kernel: Any = self._function.function  # a `Kernel`, as `is_alone` says
-        self.specialisation: Specialisation = kernel.specialisation(
-            tuple(map(self._template, self._function.parameters))
-        )
+        self._parameters = [None] * len(owner) + list(self._function.parameters)
+        templates = map(self._template, self._function.parameters)
+        self.specialisation = kernel.specialisation((*owner, *templates))
         self._device = self.specialisation.device
         self._reverse = None
         if not self._is_value:
@@ -188,7 +198,8 @@ class _Call:
         if not are_disjoint([(inputs[k], inputs[k] + nbytes) for k, nbytes in several]):
             return False
         addresses, _owner = self._memory.prepare(self._device, inputs, outputs)
-        self._run(tuple([each(addresses, constants) for each in self._arguments]), addresses)
+        arguments = [each(addresses, constants) for each in self._arguments]
+        self._run((*self._owner, *arguments), addresses)
         return True
 
     # -- what the step is of --------------------------------------------------------------------
@@ -228,7 +239,7 @@ class _Call:
         """Refuse kernels that write their inputs, which is an error, draw, or run as graphs."""
         if self.specialisation.wants_graph:
             raise _NotByAddress
-        names = list(self._function.parameters)
+        names = self._parameters
         for position in self.specialisation.written:
             source = self.specialisation.sources[position]
             if isinstance(source, ArgumentSource) and names[source.position] not in self._results:
@@ -299,7 +310,7 @@ class _Call:
             adjoint = memory.scratch(what) if gradient is None else gradient
             memory.begin(adjoint, what, self._given.get(Role("a", number)))
         assert self._reverse is not None
-        parameter = list(self._function.parameters).index(name)
+        parameter = self._parameters.index(name)
         if adjoint is not None and not self._reverse.uses_values_of(parameter):
             return adjoint, adjoint
         return memory.begin(memory.scratch(what), what, source), adjoint

@@ -2,15 +2,15 @@
 
 A tape is for launches that overwrite what the reverse of others needs. If a function is one kernel,
 whose reverse needs nothing that the kernel overwrites, and all its arrays are arguments that share
-no memory, then its gradient is one launch of the reverse kernel. The kernel itself runs before it
-only if the caller needs its results, if it may print messages, or if its reverse reads what it
-writes.
+no memory, or fields without a gradient that it only reads, then its gradient is one launch of the
+reverse kernel. The kernel itself runs before it only if the caller needs its results, if it may
+print messages, or if its reverse reads what it writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from octants import driver, options
 from octants.data.ndarray import Ndarray
@@ -20,7 +20,7 @@ from octants.launch.checks.race_checks import gradient_check
 from octants.launch.gradients.derivative_variants import ReverseStep, tape_plan
 from octants.launch.gradients.lost_gradient_warnings import flow_of
 from octants.launch.gradients.taped_memory import are_disjoint
-from octants.launch.kernel import Kernel
+from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import (
     PersistentLayout,
     PersistentStorage,
@@ -30,9 +30,6 @@ from octants.launch.specialisation import Specialisation
 from octants.launch.warm.alias_free_launches import positions_of
 from octants.runtime.capture import captures
 from octants.types.specialisation_signature import ArgumentSource
-
-if TYPE_CHECKING:
-    from typing import TypeGuard
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 
@@ -136,23 +133,31 @@ def reverse_launch(
     Returns:
         None if nothing was done, since that takes a tape.
     """
-    if not is_alone(kernel) or not _are_disjoint(arguments):
+    alone = kernel_alone(kernel)
+    if alone is None or not _are_disjoint(arguments):
         return None
+    single, owner = alone
+    arguments = (*owner, *arguments)
     try:
-        specialisation = kernel.specialisation(tuple(arguments))
+        specialisation = single.specialisation(arguments)
         found = reverse_of(specialisation, by_value=by_value)
     except OctantsError:  # which a tape explains, or avoids
         return None
     if found is None:
         return None
-    return found.launch(tuple(arguments), needs_results=needs_results, seed=seed)
+    return found.launch(arguments, needs_results=needs_results, seed=seed)
 
 
-def is_alone(kernel: Callable[..., Any]) -> TypeGuard[Kernel]:
-    """Whether a function is a kernel, and no tape, capture or check takes part in its launches."""
-    if type(kernel) is not Kernel or kernel.is_method or driver.state.recorder is not None:
-        return False
-    return not captures and not options.current().in_debug_mode
+def kernel_alone(function: Callable[..., Any]) -> tuple[Kernel[..., Any], tuple[Any, ...]] | None:
+    """The kernel that a function is, and the object if it is a method.
+
+    None if the function is something else, or a tape, a capture or a check takes part in launches.
+    """
+    if driver.state.recorder is not None or captures or options.current().in_debug_mode:
+        return None
+    if type(function) is Kernel and not function.is_method:
+        return function, ()
+    return (function.kernel, (function.owner,)) if type(function) is BoundKernel else None
 
 
 def _are_disjoint(arguments: Sequence[Any]) -> bool:
@@ -183,8 +188,10 @@ def reverse_of(specialisation: Specialisation, *, by_value: bool) -> ReverseWith
 
 def _find_reverse(specialisation: Specialisation, by_value: bool) -> ReverseWithoutTape | None:
     for position in positions_of(specialisation):
-        is_argument = isinstance(specialisation.sources[position], ArgumentSource)
-        if not is_argument or specialisation.leaf(position).path:
+        if isinstance(specialisation.sources[position], ArgumentSource):
+            if specialisation.leaf(position).path:
+                return None
+        elif position in specialisation.written or specialisation.arrays[position].has(ADJOINT):
             return None
     if flow_of(specialisation).may_end:
         return None

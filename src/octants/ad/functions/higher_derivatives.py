@@ -31,7 +31,7 @@ from octants import driver
 from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.functions.array_function import ONE_AT_A_TIME, ArrayFunction
 from octants.ad.functions.repeated_runs import next_number, numbered_from
-from octants.diagnostics.kernel_as_function_errors import NewDraws, NoThirdDerivative
+from octants.diagnostics.kernel_as_function_errors import NewDraws, NoThirdDerivative, WrongOutput
 from octants.lazy_dataclass import dataclass
 
 
@@ -303,7 +303,14 @@ class Step:
 
 
 def value_step(function: ArrayFunction, bound: Mapping[str, Any], names: Sequence[str]) -> Step:
-    """The value of a function, of the arguments with some names; the others are constants."""
+    """The value of a function, of the arguments with some names; the others are constants.
+
+    Raises:
+        OctantsTypeError: the function has no results.
+    """
+    if not function.results:
+        problem = "names no result, nor does `inout`: name the parameters that it writes"
+        raise WrongOutput(function.name, "out", problem).at()
     constants = {name: value for name, value in bound.items() if name not in names}
     inputs = tuple(Role("x", name) for name in names)
     return Step(
