@@ -2,7 +2,7 @@
 
 ``python bench/jax_and_torch_calls.py [--elements N] [--library jax] [--arch cuda]`` prints a
 table, on one thread of the CPU or on CUDA: the least time of a call in microseconds, and how many
-functions of Python a call enters. ``--calls "jax, value of a kernel"`` also lists these functions.
+functions of Python a call enters. ``--rounds`` of 20 calls alternate. ``--calls "jax, value of a kernel"`` also lists these functions.
 """
 # mypy: ignore-errors
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import octants as qd
 
-ROUNDS, CALLS = 30, 20
+CALLS = 20
 
 
 @qd.kernel
@@ -110,13 +110,13 @@ def torch_calls(elements, arch):
 LIBRARIES = {"octants": launches, "jax": jax_calls, "torch": torch_calls}
 
 
-def least_times(calls):
+def least_times(calls, rounds):
     """The least seconds of each call; the rounds of all calls alternate."""
     found = dict.fromkeys(calls, float("inf"))
     for call in calls.values():
         for _ in range(5):
             call()
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, call in calls.items():
             for _ in range(CALLS):
                 start = time.perf_counter()
@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=1000)
     parser.add_argument("--library", choices=LIBRARIES, action="append")
     parser.add_argument("--calls", default="")
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--arch", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     qd.init(arch=getattr(qd, options.arch), cpu_max_num_threads=1)
@@ -156,7 +157,7 @@ def main() -> None:
     for library in options.library or LIBRARIES:
         found = LIBRARIES[library](options.elements, options.arch)
         calls.update({f"{library}, {name}": call for name, call in found.items()})
-    times = least_times(calls)
+    times = least_times(calls, options.rounds)
     print("| call | microseconds | functions of Python entered |\n|---|---|---|")
     for name, call in calls.items():
         counts = entered_functions(call)
