@@ -2,7 +2,8 @@
 
 ``python bench/jax_and_torch_calls.py [--elements N] [--library jax] [--arch cuda]`` prints a
 table, on one thread of the CPU or on CUDA: the least time of a call in microseconds, and how many
-functions of Python a call enters. ``--rounds`` of 20 calls alternate. ``--calls "jax, value of a kernel"`` also lists these functions.
+functions of Python a call enters. ``--rounds`` of 20 calls alternate.
+``--calls "jax, value of a kernel"`` also lists these functions.
 """
 # mypy: ignore-errors
 

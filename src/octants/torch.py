@@ -6,6 +6,7 @@ kernel for the CPU takes tensors there, one for CUDA takes tensors on the GPU, i
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -265,6 +266,10 @@ class _BatchedNode(_Node):
                 for k in range(batched.count)
             ]
         )
+
+
+for _kind in (_Node, _BatchedNode):  # torch asks for the signature at each call
+    _kind.forward.__signature__ = inspect.signature(_kind.forward)  # type: ignore[attr-defined]
 
 
 def _stacked(results: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
