@@ -14,17 +14,19 @@ Rule = Callable[[Builder, Operation], bool]
 def rewrite(block: Block, rule: Rule, builder: Builder | None = None) -> None:
     """Rewrite a block and those in it, inner ones first, in place.
 
+    Rules may look at the blocks around an operation: these hold what they held until they are done.
+
     Args:
-        block: the block, which is `Builder.block` meanwhile.
+        block: the block.
         rule: what becomes of each operation.
         builder: builds into the blocks; by default one that knows no constants.
     """
     builder = Builder() if builder is None else builder
-    operations, block.ops = block.ops, []
-    with builder.into(block):
-        for op in operations:
+    with builder.into(Block()) as new:
+        for op in block.ops:
             for region in op.regions:
                 rewrite(region, rule, builder)
             builder.location = op.location
             if not rule(builder, op):
                 builder.append(op)
+    block.ops = new.ops
