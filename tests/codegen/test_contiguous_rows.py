@@ -156,3 +156,27 @@ def test_short_rows_are_no_tiles() -> None:
     assert choose(task_of(200), vectors_of(AVX512, AUTO)).rows is not None
     assert choose(task_of(16), vectors_of(AVX512, AUTO)).rows is not None
     assert choose(task_of(3), vectors_of(AVX512, ALWAYS)).rows is None
+
+
+@pytest.mark.parametrize(
+    ("first", "width", "is_even"), [(0, 64, True), (64, 64, True), (8, 64, False), (0, 72, False)]
+)
+def test_rows_of_whole_tiles_need_no_masks(first: int, width: int, is_even: bool) -> None:
+    qd.init(arch=qd.cpu, simd="always", cpu_max_num_threads=2, log_level="error")
+    x, y = (qd.field(qd.f32, (40, width)) for _ in range(2))
+    last = first + 16 * (2 * width)
+
+    @qd.kernel
+    def shift():
+        for k in range(first, last):
+            i, j = k // width, k % width
+            y[i, j] = x[i, j] + i * x[i, width - 1 - j]
+
+    values = np.arange(40 * width, dtype=np.float32).reshape(40, width)
+    x.from_numpy(values)
+    shift()
+    expected = values + np.arange(40)[:, None] * values[:, ::-1]
+    inside = (np.arange(40 * width) >= first) & (np.arange(40 * width) < last)
+    np.testing.assert_array_equal(y.to_numpy().ravel(), np.where(inside, expected.ravel(), 0))
+    (task,) = parse(shift.inspect().stages["finish"]).tasks
+    assert choose(task, vectors_of(AVX512, ALWAYS)).even is is_even

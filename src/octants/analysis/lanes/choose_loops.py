@@ -84,11 +84,20 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
         lanes,
         fewest=_fewest(lanes, gain) if is_twofold else 0,
         splits=size <= _SMALL and rows is None,
-        even=count is not None and count % lanes == 0 and rows is None,
+        even=count is not None and count % lanes == 0 and _has_whole_tiles(task, rows, lanes),
         gain=max(1.0, gain),
         rows=rows,
         facts=facts,
     )
+
+
+def _has_whole_tiles(task: Task, rows: ContiguousRows | None, lanes: int) -> bool:
+    """Whether no tile ends because a row does."""
+    if rows is None:
+        return True
+    assert task.domain is not None
+    first = ops.constants_in(task.domain)[task.domain.yielded[0]]
+    return rows.length is not None and rows.length % lanes == 0 and first % lanes == 0
 
 
 def _fewest(lanes: int, gain: float) -> int:

@@ -198,21 +198,26 @@ class LaneText(FunctionText):
             index: The task's argument.
             end: The upper bound of the work items.
         """
-        register = self.item_type
-        left = super().apply("sub", register, end, self.item)
+        register, length = self.item_type, ""
         if self.rows is not None:
             length = self._row_length()
             self._row = super().apply("udiv", register, self.item, length)
             self._position_in_row = super().apply("urem", register, self.item, length)
+        if self.overhangs:
+            self._mask_overhang(register, end, length)
+        self.bind(index, self._neighbours(register, self.item))
+
+    def _mask_overhang(self, register: str, end: str, length: str) -> None:
+        """Mask the lanes beyond the end, or beyond the row if rows have a length."""
+        left = super().apply("sub", register, end, self.item)
+        if length:
             in_row = super().apply("sub", register, length, self._position_in_row)
             left = super().intrinsic("smin", register, [(register, left), (register, in_row)])
             most = (register, str(self.lanes))
             self._step = super().intrinsic("smin", register, [(register, left), most])
-        if self.overhangs:
-            wide, numbers = self.spread(register, left), self._numbers(register)
-            self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
-            self.tile_mask = self.mask
-        self.bind(index, self._neighbours(register, self.item))
+        wide, numbers = self.spread(register, left), self._numbers(register)
+        self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
+        self.tile_mask = self.mask
 
     def _row_length(self) -> str:
         """Return the length of a row; where that is zero, all work items are in one."""
@@ -227,7 +232,7 @@ class LaneText(FunctionText):
     def next_item(self, end: str, flags: str) -> tuple[str, str]:  # noqa: ARG002
         register = self.item_type
         self.mask = None
-        if self.rows is not None:
+        if self.rows is not None and self.overhangs:
             following = super().apply("add", register, self.item, self._step)
             return following, super().apply("icmp slt", register, following, end)
         following = super().apply("add", register, self.item, self.lanes)
