@@ -37,6 +37,9 @@ _OPTIONS = (
     # Vectorise loops with a float sum: the terms in lanes, the sum in order. Without the option
     # LLVM does so on some CPUs only, though no bit of a result changes.
     "--force-ordered-reductions=true",
+    # Octants has forwarded stores to loads before; to look for more takes most of the time of the
+    # pass where there are many stores.
+    "--enable-gvn-memdep=false",
     # Register allocation is quadratic in functions of many blocks, for almost no gain, as are
     # the schedulers in long blocks that access memory.
     "--grow-region-complexity-budget=1000",
