@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,13 @@ def test_bits_do_not_depend_on_the_size_of_a_module(
     simd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
-    make = llvmlite_driver._few_passes
+    make = llvmlite_driver._passes
 
-    def seen() -> Any:
-        runs.append(1)
-        return make()
+    def seen(names: Sequence[str]) -> Any:
+        runs.append(names)
+        return make(names)
 
-    monkeypatch.setattr(llvmlite_driver, "_few_passes", seen)
+    monkeypatch.setattr(llvmlite_driver, "_passes", seen)
     small = results(1 << 30, simd, monkeypatch)
     assert not runs
     large = results(0, simd, monkeypatch)

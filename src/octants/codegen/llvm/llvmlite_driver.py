@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os.path
 import threading
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +54,21 @@ _OPTIONS_OF_22 = (
 )
 
 LARGE = 1000
-"""Lines of text above which few of LLVM's passes run.
+"""Lines of text above which few of LLVM's passes run on CPUs, and those of level 1 on AMD's GPUs.
 
 The others are quadratic in the size of a loop, a nest or a block, and do not make code of this size
-faster: it has been simplified before. GPUs get all passes of level 1, and unroll loops, since their
-threads would wait for each load of a short iteration.
+faster: it has been simplified before. GPUs unroll loops, since their threads would wait for each
+load of a short iteration.
 """
 _FOR_LARGE = ("always_inliner", "simplify_cfg", "instruction_combine", "simplify_cfg")
+
+_BEFORE_FUNCTIONS = ("always_inliner", "global_dead_code_eliminate")
+_AFTER_FUNCTIONS = ("loop_unroll", "instruction_combine", "simplify_cfg")
+"""The passes before and after those of each function, for NVIDIA's GPUs.
+
+LLVM's passes of a module take up to twice as long, and make the same instructions, or as many to a
+few percent: they vectorise, which threads do not need, and combine instructions four more times.
+"""
 
 INLINABLE = "#0"
 """The attribute group of calls that are worth inlining: in small texts, LLVM decides."""
@@ -176,23 +185,29 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     if hides and level == 0:
         text = opaque_splats.hide_all(text)
     has_few_passes = level > 0 and target.arch == "cpu" and is_large(text)
-    if has_few_passes:
+    by_function = level > 0 and target.arch == "cuda"
+    if has_few_passes or by_function:
         text = text.replace(MAY_INLINE, _MUST_INLINE)
     with stage("LLVM parse") as note:
         module = parse(text, target, machine)
         note.gives(partial(_instructions, module), "instructions")
     unrolls = level >= 2 and not (target.arch == "cpu" and is_large(text))
-    level = min(level, 1) if is_large(text) else level
+    level = min(level, 1) if is_large(text) and not by_function else level
     passes_of = 3 if level == 2 and UNSWITCHED in text else level
     options = llvm.create_pipeline_tuning_options(speed_level=passes_of)
     options.loop_vectorization = options.loop_interleaving = level >= 2
     options.loop_unrolling = unrolls
     options.slp_vectorization = level >= 3  # its time is quadratic in the size of a block
     builder = llvm.create_pass_builder(machine, options)
-    passes = _few_passes() if has_few_passes else builder.getModulePassManager()
     with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
-        passes.run(module, builder)
-    _dispose(passes)
+        if by_function:
+            _run(_passes(_BEFORE_FUNCTIONS), [module], builder)
+            defined = [each for each in module.functions if not each.is_declaration]
+            _run(builder.getFunctionPassManager(), defined, builder)
+            _run(_passes(_AFTER_FUNCTIONS if unrolls else ()), [module], builder)
+        else:
+            passes = _passes(_FOR_LARGE) if has_few_passes else builder.getModulePassManager()
+            _run(passes, [module], builder)
     if level > 0 and is_x64(target):
         module = _hide(text, module, target, machine, hides)
     return module, machine
@@ -218,22 +233,27 @@ def is_large(text: str) -> bool:
     return text.count("\n") > LARGE
 
 
-def _few_passes() -> Any:
-    """Return the passes that run on a large text for a CPU."""
+def _passes(names: Sequence[str]) -> Any:
+    """Return a manager of passes by their names."""
     passes = llvm.create_new_module_pass_manager()
-    for name in _FOR_LARGE:
+    for name in names:
         getattr(passes, f"add_{name}_pass")()
     return passes
 
 
-def _instructions(module: Any) -> int:
-    return sum(1 for each in module.functions for block in each.blocks for _ in block.instructions)
+def _run(passes: Any, parts: Sequence[Any], builder: Any) -> None:
+    """Run passes on modules or functions, and free the manager.
 
-
-def _dispose(passes: Any) -> None:
-    """Free a pass manager. llvmlite does not: a base class hides the method that would."""
+    llvmlite does not free it: a base class hides the method that would.
+    """
+    for part in parts:
+        passes.run(part, builder)
     llvm.newpassmanagers.NewPassManager._dispose(passes)
     passes.detach()
+
+
+def _instructions(module: Any) -> int:
+    return sum(1 for each in module.functions for block in each.blocks for _ in block.instructions)
 
 
 def parse(text: str, target: Target, machine: Any) -> Any:
