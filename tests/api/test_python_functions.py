@@ -371,3 +371,19 @@ def test_operators_and_applied_functions_with_wrong_arguments() -> None:
 
         with pytest.raises(qd.OctantsError, match="OCT153"):
             run(1.0)
+
+
+def test_an_error_of_a_property_shows_the_line_of_the_kernel() -> None:
+    class Settings:
+        @property
+        def steps(self):
+            raise ValueError("no file")
+
+    settings = Settings()
+
+    @qd.kernel
+    def read() -> qd.i32:
+        return settings.steps
+
+    with pytest.raises(qd.OctantsTypeError, match=r"OCT122: ValueError at compile time: no file\n.*"):
+        read()

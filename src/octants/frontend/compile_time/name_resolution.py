@@ -12,6 +12,7 @@ from octants.diagnostics.errors import (
     AssignedInBranch,
     AssignedInLoop,
     BranchTypes,
+    CompileTimeFailure,
     LoopIndexAfterLoop,
     MissingCompanion,
     UndefinedName,
@@ -19,6 +20,7 @@ from octants.diagnostics.errors import (
     UsedBeforeAssignment,
     UserError,
 )
+from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.render import Label
 from octants.diagnostics.suggestions import suggest
 from octants.frontend.calls.inlined_calls import BoundFunction, bound, inline_call
@@ -306,6 +308,10 @@ def _attribute_of_object(context: Context, base: Any, attr: str) -> Any:
     except AttributeError:
         context.reads.append(Read("attribute", base, attr, ABSENT))
         return NOT_FOUND
+    except OctantsError:
+        raise
+    except Exception as error:  # of a property
+        context.fail(CompileTimeFailure(type(error).__name__, str(error)))
     found = context.read(Read("attribute", base, attr, found))
     if marked_function(found) is not None and not isinstance(base, (type, types.ModuleType)):
         return _bound(base, attr, found)
