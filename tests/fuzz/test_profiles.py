@@ -111,6 +111,7 @@ WANTED = {
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",
     "races": """plain store; update; guard; several elements of a work item;
+        reads in a branch of a loop;
         work items of two axes; store without a derivative; launched with other integers;
         index: i; index: i + n; index: p[i]; index: q[i]; index: i + d; index: i - 1;
         index: n - 1 - i; index: 2 * i; index: i // 2; index: d; index: d + 1; index: t + 1""",
@@ -132,6 +133,7 @@ WANTED = {
         host: from_numpy; host: element of vectors""",
     "mixed": """data_oriented class; struct local; bit_cast; domain: ndrange3; host: from_numpy""",
     "wrapping": """an i32 by a way that wraps; a product that is zero modulo 2^32;
+        an i32 that is cut off one of two i64;
         a divisor that may be zero or negative; large: remainder; large: product;
         large: quotient; large: bits; large: shift; large: least; element by an index that wraps;
         row of a work item in an array of one axis; range that spans more than 2^31;

@@ -91,6 +91,8 @@ class _Loop:
                         self._statement()
                 elif c.chance(0.15):
                     self._several()
+                elif c.chance(0.15):
+                    self._guarded_sum()
                 else:
                     self._statement()
 
@@ -107,6 +109,19 @@ class _Loop:
         self.c.note("several elements of a work item")
         with self.c.block("for k in range(2):"):
             self._change(line, line.at(f"{stride} * i + k"))
+
+    def _guarded_sum(self) -> None:
+        """A sum over what only those work items read that store it."""
+        c, target = self.c, self.c.pick(self.targets)
+        condition = self._text(c.pick(_CONDITIONS))
+        total, k = (c.shared.fresh(prefix) for prefix in "sk")
+        c.note("reads in a branch of a loop")
+        c.emit(f"{total} = 0.1")
+        with c.block(f"for {k} in range({c.integer(2, 3)}):"):
+            c.emit(f"if {c.pick([f'{k} > 0 and ', ''])}{condition}:")
+            c.emit(f"    {total} += {k} * {self._value()}")
+        with c.block(f"if {condition}:"):
+            c.emit(f"{self._element(target, 0.9)} = {total}")
 
     def _change(self, target: ArrayInfo, element: str) -> None:
         c, way = self.c, self.ways[target.name]
