@@ -385,5 +385,6 @@ def test_an_error_of_a_property_shows_the_line_of_the_kernel() -> None:
     def read() -> qd.i32:
         return settings.steps
 
-    with pytest.raises(qd.OctantsTypeError, match=r"OCT122: ValueError at compile time: no file\n.*"):
+    message = r"OCT122: ValueError at compile time: no file\n.*"
+    with pytest.raises(qd.OctantsTypeError, match=message):
         read()

@@ -72,7 +72,7 @@ class EqualIndices(InBounds):
         return found
 
     def _behind_remainder(self, atom: Value) -> set[Value]:
-        """The values that are equal if a remainder is: the dividend, if its range is the shorter one.
+        """The values that are equal if a remainder is: the dividend, if its range is shorter.
 
         So it is with an index that is taken modulo an extent, such as that of a neighbour.
         """
