@@ -14,8 +14,10 @@ aligned, and without.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
+from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.indices.affine_arithmetic import wrapped
 from octants.codegen.adjacent_loads import ITERATIONS, PIECE, WORD, Pieces, Row, Rows
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, register
@@ -115,7 +117,8 @@ def several_iterations(
         count: How many there are: four times a power of two.
     """
     wide = f.code.convert(number, dtype, i64)
-    loaded = {row: _pieces(f, row, loads, wide, count) for row, loads in rows.items()}
+    starts = _starts(f, rows, wide)
+    loaded = {row: _pieces(f, row, loads, starts[row], count) for row, loads in rows.items()}
     for iteration in range(count):
         for row, loads in rows.items():
             for each, position in loads.items():
@@ -124,15 +127,45 @@ def several_iterations(
     f.loaded.clear()
 
 
-def _pieces(
-    f: ThreadFunction, row: Row, loads: dict[Operation, int], number: Operand, count: int
-) -> dict[int, Operand]:
-    """Load the numbers of a row that iterations from one (i64) on need, by their offsets."""
+def _starts(f: ThreadFunction, rows: Rows, number: Operand) -> dict[Row, Pointer]:
+    """Return the address of each row's element of an iteration (i64).
+
+    Those of rows at constant distances are computed from one: a driver's compiler does not know
+    that sums of indices do not wrap.
+    """
+    affine = AffineExpressions(f.kernel.module.tasks[f.task])
+    found: dict[Row, Pointer] = {}
+    firsts: dict[Hashable, Row] = {}
+    for row in rows:
+        indices = [affine.expression(value) for value, _ in row.fixed]
+        steps = [step for _, step in row.fixed]
+        varying = tuple(frozenset(index.terms.items()) for index in indices)
+        first = firsts.setdefault((_array(row), row.stride, *steps, *varying), row)
+        if first is row:
+            found[row] = _start(f, row, number)
+            continue
+        distance = 0
+        for (value, step), index, (other, _) in zip(row.fixed, indices, first.fixed, strict=True):
+            before = affine.expression(other).constant
+            distance += step * wrapped(index.constant - before, value.type.bits)
+        found[row] = _further(f.code, found[first], distance)
+    return found
+
+
+def _start(f: ThreadFunction, row: Row, number: Operand) -> Pointer:
     code, address = f.code, f.pointer(*_array(row))
     indices = [(f.wide(value), step) for value, step in row.fixed]
     for index, step in (*indices, (number, row.stride)):
         offset = code.index("mul", index, code.constant(step, i64), signed=True)
         address = code.moved(address, offset, inside=True)
+    return address
+
+
+def _pieces(
+    f: ThreadFunction, row: Row, loads: dict[Operation, int], address: Pointer, count: int
+) -> dict[int, Operand]:
+    """Load the numbers of a row that iterations from an address on need, by their offsets."""
+    code = f.code
     words = [i * row.stride + position for i in range(count) for position in loads.values()]
     found: dict[int, Operand] = {}
     for start in sorted({word // PIECE * PIECE for word in words}):
