@@ -275,7 +275,10 @@ def update_group(
     def alone() -> None:
         if products is not None and _is_grid(group.distances, products):
             one = partial(_update_product, f, group, len(products.columns), update)
-            sums_of_products.by_address(f, products, address, one)
+            if code.adds_by_address:
+                sums_of_products.by_address(f, products, address, one)
+            else:
+                sums_of_products.one_by_one(f, products, one)
             return
         for op in group.updates:
             update(op.indices, f.use(op.value))

@@ -293,6 +293,10 @@ class ThreadCode(Code):
     """The subgroups of a block that have shared memory to exchange factors of products; 0 if that
     does not pay."""
 
+    adds_by_address = False
+    """Whether threads that do not all arrive had better add up their sums of products by
+    `lanes_by_address`, instead of one by one."""
+
     has_graphs: bool
     """Whether a launch may be a node of a graph, with the launch words of a node."""
 
@@ -363,9 +367,9 @@ class ThreadCode(Code):
         """
         raise NotImplementedError
 
-    def barrier_among(self, lanes: Operand) -> None:  # noqa: ARG002
+    def barrier_among(self, lanes: Operand) -> None:
         """Wait for the arriving threads of the subgroup; see `barrier` and `lanes_by_address`."""
-        self.barrier("subgroup")
+        raise NotImplementedError
 
     # -- a launch -------------------------------------------------------------------------------
 

@@ -137,6 +137,38 @@ def summed(f: ThreadFunction, products: SumsOfProducts) -> list[tuple[Operand, l
     ]
 
 
+def one_by_one(
+    f: ThreadFunction,
+    products: SumsOfProducts,
+    update: Callable[[Operand, Operand, Operand], object],
+) -> None:
+    """Write a loop over the products of a thread that does not exchange factors.
+
+    ``update`` writes what is done with each, from its row, its column (u32) and its value. It is a
+    loop since this code hardly ever runs, but takes time to compile.
+    """
+    code, factors = f.code, _Factors(f, products)
+    factors.store()
+    number, width = code.variable(u32), len(products.columns)
+    code.write(number, factors.constant(0))
+    columns = factors.moved(factors.own, factors.constant(len(products.rows)), factors.stride)
+
+    def iterate() -> None:
+        row = factors.shifted(code.read(number), width)
+        column = factors.masked(code.read(number), width)
+        a = factors.read(factors.moved(factors.own, row, factors.stride))
+        b = factors.read(factors.moved(columns, column, factors.stride))
+        product = code.apply("mul", f32, a, b)
+        if products.guard:
+            zero, guard = code.constant(0.0, f32), a if products.guard == ROWS else b
+            product = code.choose(code.compare("ne", f32, guard, zero), f32, product, zero)
+        update(row, column, product)
+        code.write(number, code.apply("add", u32, code.read(number), factors.constant(1)))
+
+    end = factors.constant(width * len(products.rows))
+    code.loop(lambda: code.compare("lt", u32, code.read(number), end), iterate)
+
+
 def by_address(
     f: ThreadFunction,
     products: SumsOfProducts,
@@ -145,10 +177,10 @@ def by_address(
 ) -> None:
     """Write loops that add up the products of those arriving threads that have one address.
 
-    ``update`` writes what is done with each total, from its row, its column (u32) and its value.
-    Each of the threads adds up every so many pieces of a row; a thread that has the address for
-    itself, its own products. These are loops since the code runs in branches, and in subgroups with
-    threads that have no work item, but takes time to compile.
+    ``update`` writes what is done with each total, as in `one_by_one`. Each of the threads adds up
+    every so many pieces of a row; a thread that has the address for itself, its own products. These
+    are loops since the code runs in branches, and in subgroups with threads that have no work item,
+    but takes time to compile.
     """
     code, factors, width = f.code, _Factors(f, products), len(products.columns) // PIECE
     here, own = code.lanes_by_address(address)

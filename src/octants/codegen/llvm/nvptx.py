@@ -30,6 +30,8 @@ _MOST_REGISTERS, _REGISTERS_OF_BLOCK = 255, 1 << 16
 class NvptxCode(GpuCode):
     """A function of a thread of an NVIDIA GPU."""
 
+    adds_by_address = True
+
     # -- threads ----------------------------------------------------------------------------------
 
     def thread(self) -> str:

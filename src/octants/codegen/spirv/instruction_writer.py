@@ -298,18 +298,11 @@ class SpirvCode(ControlFlowCode):
     def all_at(self, address: Pointer) -> int:
         everybody = self.constant((1 << self.subgroup) - 1, u64)
         all_here = self.compare("eq", u64, self.ballot(self.constant(True, u1)), everybody)
-        return self.apply("and", u1, all_here, self._is_one(address))
-
-    def _is_one(self, address: Pointer) -> int:
-        """Return whether the arriving threads have the same address."""
         high = self.apply("ushr", u64, address, self.constant(32, u64))
-        low, high = (self._all_equal(self.convert(half, u64, u32)) for half in (address, high))
-        return self.apply("and", u1, low, high)
-
-    def lanes_by_address(self, address: Pointer) -> tuple[int, int]:
-        here = self.convert(self.ballot(self.constant(True, u1)), u64, u32)
-        own = self.apply("shl", u32, self.constant(1, u32), self.lane())
-        return here, self.choose(self._is_one(address), u32, here, own)
+        for half in (address, high):
+            is_same = self._all_equal(self.convert(half, u64, u32))
+            all_here = self.apply("and", u1, all_here, is_same)
+        return all_here
 
     # -- functions ------------------------------------------------------------------------------
 
