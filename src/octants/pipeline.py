@@ -330,7 +330,7 @@ FINISH = (
     _row(
         "loops.jam_loops",
         "when vectors are in memory, and before loops with sums that it multiplies are unrolled",
-        given=lambda _, machine: (machine.vectors, _is_gpu(machine) and not machine.unrolls),
+        given=lambda _, machine: (machine.vectors, _is_gpu(machine)),
     ),
     _row(
         "tasks.mark_short_tasks",

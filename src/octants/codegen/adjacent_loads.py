@@ -8,7 +8,7 @@ multiple of 16 bytes, which one instruction loads if the address is a multiple o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from octants.analysis.indices.affine_analysis import AffineExpressions
 from octants.analysis.indices.array_strides import strides
@@ -16,7 +16,7 @@ from octants.codegen.function_emitter import FunctionEmitter
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.cooperative_tasks import SHARED_LOOPS
-from octants.ir.core import Array, Block, Companion, Operation, Space, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.layouts import Layout
 from octants.types.scalars import i32, i64
@@ -97,6 +97,29 @@ def find_rows(f: FunctionEmitter, loop: ops.For) -> Rows:
             if found is not None:
                 rows.setdefault(found[0], {})[op] = found[1]
     return rows
+
+
+def local_rows(loop: ops.For) -> list[ops.Load]:
+    """Return the loads of a loop of the element of a local vector that has the counter's number."""
+    return [
+        op
+        for op in loop.body.ops
+        if isinstance(op, ops.Load)
+        and op.array.space is Space.LOCAL
+        and op.array.dtype.size == WORD
+        and list(op.indices) == [loop.body.args[0]]
+    ]
+
+
+def find_local_rows(task: Task, constants: Mapping[Value, int | float]) -> set[ArrayRef]:
+    """Return the local vectors that long and quick loops of a task read besides other arrays."""
+    return {
+        load.ref
+        for op in task.body.walk()
+        if isinstance(op, ops.For) and is_quick(op.body) and any(map(loaded_bytes, op.body.ops))
+        if constants.get(op.lower) == 0 and constants.get(op.upper, _UNROLLED + 1) > _UNROLLED
+        for load in local_rows(op)
+    }
 
 
 def find_pieces(f: FunctionEmitter, loop: ops.For) -> Pieces:

@@ -97,6 +97,14 @@ class Code(ABC):
         """An `add` or `mul` of i64 that does not wrap; nothing is negative, unless ``signed``."""
         return self.apply(fn, i64, a, b)
 
+    def opaque(self, x: Operand, dtype: DType) -> Operand:  # noqa: ARG002
+        """Return an integer of at most 32 bits of which a driver's compiler may know nothing."""
+        return x
+
+    def split_sum(self, x: Operand) -> tuple[Operand, int]:
+        """Return an i32 as the sum of another one, or itself, and a constant; it may wrap."""
+        return x, 0
+
     @abstractmethod
     def compare(self, fn: str, dtype: DType, a: Operand, b: Operand) -> Operand:
         """Apply one of `ir.ops.arithmetic.COMPARE`. A NaN is unequal to everything."""
@@ -310,7 +318,14 @@ class ThreadCode(Code):
     def load_four_words(
         self, address: Pointer, dtype: DType, of: ArrayRef | None = None
     ) -> list[Operand]:
-        """Load four numbers of 32 bits from an address that is a multiple of 16; see `load`."""
+        """Load four numbers of 32 bits from an address that is a multiple of 16; see `load`.
+
+        The address may be the first element of a four of `local_array_of_fours`.
+        """
+        raise NotImplementedError
+
+    def local_array_of_fours(self, dtype: DType, count: int) -> Any:
+        """Declare a `local_array` of words, of which `load_four_words` loads four at once."""
         raise NotImplementedError
 
     def is_aligned(self, address: Pointer, nbytes: int) -> Operand:

@@ -25,6 +25,10 @@ _SHORT = 1 << 30
 """The bytes of arrays whose offsets are computed in i32, so that indices a little out of range do
 not wrap.
 """
+_FAR = 1 << 26
+"""The bytes up to which a constant is taken out of an index: the rest of it does not wrap, either,
+and is the same for neighbours.
+"""
 
 
 class Offset:
@@ -178,7 +182,12 @@ def _add_terms(
         index = indices[term.axis]
         number = f.code.known(f.use(index))
         if number is None and is_short and index.type.bits == 32:
-            offset.add_narrow(_part(f, term, index), term.stride)
+            whole = _part(f, term, index)
+            part, more = f.code.split_sum(whole)
+            if abs(more) * term.stride >= _FAR:
+                part, more = whole, 0
+            offset.add_narrow(part, term.stride)
+            offset.add(f.code.constant(more, i64), term.stride)
         elif number is None:
             offset.add(_term(f, term, index), term.stride)
         else:

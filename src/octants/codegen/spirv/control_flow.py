@@ -50,10 +50,11 @@ _NO_CONTROL, _DO_NOT_UNROLL = 0, 2
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """An array in memory without addresses."""
+    """An array in memory without addresses, of words or of vectors of four words each."""
 
     storage: StorageClass
     variable: int
+    has_fours: bool = False
 
 
 class ControlFlowCode(ThreadCode):
@@ -82,6 +83,8 @@ class ControlFlowCode(ThreadCode):
         self._computed_at_start: dict[tuple[int, ...], int] = {}
         self._types: dict[int, int] = {}  # of variables
         self._negated: dict[int, int] = {}  # floats by their negations
+        self._sums: dict[int, tuple[int, int]] = {}  # i32 that are sums with a constant
+        self._zeros: dict[int, int] = {}  # the number of lowest bits of an i32 that are zero
         self._loops = 0  # around the code being written
         self._exits: list[tuple[int, int | None]] = []  # merge labels
         self.nesting = Nesting(assembly.features)

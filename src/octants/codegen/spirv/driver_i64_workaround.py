@@ -75,14 +75,14 @@ class SplitCode(SpirvCode):
             result = super().apply(fn, dtype, *operands)
             is_shift = fn in ("shl", "mul") and dtype in (i16, u16)
             is_known = is_shift and any(self.known(each) is not None for each in operands)
-            return self._opaque(result, dtype) if is_known else result
+            return self.opaque(result, dtype) if is_known else result
         if fn in i64_bitwise.FUNCTIONS:
             return self._joined(i64_bitwise.apply(self, fn, dtype, *map(self._hidden, operands)))
         if fn in ("quotient", "remainder") and not dtype.is_signed:
             return self._divided(fn, dtype, *operands)
         return super().apply(fn, dtype, *operands)
 
-    def _opaque(self, x: int, dtype: DType) -> int:
+    def opaque(self, x: int, dtype: DType) -> int:
         """A number of at most 32 bits of which the driver's compiler knows nothing."""
         return super().apply("xor", dtype, x, super().convert(self.workgroup_row(), u32, dtype))
 
@@ -107,10 +107,10 @@ class SplitCode(SpirvCode):
             return self.convert(self._hidden(x).low, u32, target)
         if not is_wide(target):
             if target.bits == 16 and source.bits == 32:
-                x = self._opaque(x, source)
+                x = self.opaque(x, source)
             result = super().convert(x, source, target)
             is_widened = source.bits == 16 and target.bits == 32
-            return self._opaque(result, target) if is_widened else result
+            return self.opaque(result, target) if is_widened else result
         return self._joined(self._widened(x, source))
 
     def _widened(self, x: int, source: DType) -> Pair:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from octants.analysis.indices.affine_arithmetic import wrapped
 from octants.codegen.instruction_writer import Kind, Pointer, UnaddressedElement
 from octants.codegen.spirv.control_flow import ControlFlowCode, Words
 from octants.codegen.spirv.opcode_tables import (
@@ -34,7 +35,7 @@ from octants.codegen.spirv.opcodes import (
     instruction,
 )
 from octants.codegen.structured.f16_conversions import call_half_function
-from octants.types.scalars import DType, f32, f64, i64, u1, u32, u64
+from octants.types.scalars import DType, f32, f64, i32, i64, u1, u32, u64
 
 FEW_ELEMENTS, LEAST_ELEMENTS = 5, 65
 """Elements of an array of a work item. NVIDIA's compiler (580.159) keeps those of up to 40, if not
@@ -91,7 +92,28 @@ class SpirvCode(ControlFlowCode):
         if fn == "popcount":
             return self.assign(Op.BIT_COUNT, self.assembly.type(dtype), *operands)
         table = SIGNED if dtype.is_signed else UNSIGNED
-        return self.assign(table[fn], self.assembly.type(dtype), *operands)
+        result = self.assign(table[fn], self.assembly.type(dtype), *operands)
+        if dtype is i32 and fn in ("add", "sub", "mul", "shl"):
+            self._note_constant(fn, result, *operands)
+        return result
+
+    def _note_constant(self, fn: str, result: int, a: int, b: int) -> None:
+        """Note of which other number and constant an i32 is the result."""
+        if fn in ("add", "mul") and self._is_known(a):
+            a, b = b, a
+        known = self.known(b)
+        if known is None or self._is_known(a):
+            return
+        if fn in ("add", "sub"):
+            base, before = self.split_sum(a)
+            more = known if fn == "add" else -known
+            self._sums[result] = base, wrapped(before + more, i32.bits)
+        else:
+            factor = known if fn == "mul" else 1 << known
+            self._zeros[result] = (factor & -factor).bit_length() - 1
+
+    def split_sum(self, x: int) -> tuple[int, int]:
+        return self._sums.get(x, (x, 0))
 
     def compare(self, fn: str, dtype: DType, a: int, b: int) -> int:
         if dtype.is_float:
@@ -153,7 +175,9 @@ class SpirvCode(ControlFlowCode):
         """Return a pointer to a number in memory."""
         if isinstance(address, UnaddressedElement):
             pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
-            return self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, address.index)
+            has_fours, index = address.array.has_fours, address.index
+            where = self._place_in_fours(index) if has_fours else (index,)
+            return self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, *where)
         if dtype.bits < 32:
             self.assembly.features.require(f"storage{dtype.bits}")
             small = Capability.STORAGE_8_BIT if dtype.bits == 8 else Capability.STORAGE_16_BIT
@@ -162,6 +186,20 @@ class SpirvCode(ControlFlowCode):
             return self._bound_pointer(address, dtype)
         pointer = self.assembly.pointer(StorageClass.PHYSICAL, self.assembly.type(dtype))
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
+
+    def _place_in_fours(self, index: int) -> tuple[int, int]:
+        """Return the four that an element is in, and its place there."""
+        known, two = self.known(index), self.constant(2, u32)
+        if known is not None:
+            return self.constant(known >> 2, u32), self.constant(known & 3, u32)
+        base, more = self.split_sum(index)
+        if self._zeros.get(base, 0) >= 2:
+            four = self.apply("shr", i32, base, two)
+            if more >> 2:
+                four = self.apply("add", i32, four, self.constant(more >> 2, i32))
+            return four, self.constant(more & 3, u32)
+        place = self.apply("and", u32, index, self.constant(3, u32))
+        return self.apply("ushr", u32, index, two), place
 
     def _bound_pointer(self, address: Any, dtype: DType) -> int:
         """Return a pointer into the buffer that is all memory: an address is an offset in it."""
@@ -189,9 +227,15 @@ class SpirvCode(ControlFlowCode):
 
     def load_four_words(self, address: Pointer, dtype: DType, of: Any = None) -> list[int]:  # noqa: ARG002
         kind, vector = self.assembly.type(u32), self.assembly.vector(4)
-        pointer = self.assembly.pointer(StorageClass.PHYSICAL, vector)
-        start = self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
-        words = self.assign(Op.LOAD, vector, start, ALIGNED, 16)
+        if isinstance(address, UnaddressedElement):
+            pointer = self.assembly.pointer(address.array.storage, vector)
+            four, _ = self._place_in_fours(address.index)
+            start = self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, four)
+            words = self.assign(Op.LOAD, vector, start)
+        else:
+            pointer = self.assembly.pointer(StorageClass.PHYSICAL, vector)
+            start = self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
+            words = self.assign(Op.LOAD, vector, start, ALIGNED, 16)
         found = (self.assign(Op.COMPOSITE_EXTRACT, kind, words, k) for k in range(4))
         return [self.bitcast(word, u32, dtype) for word in found]
 
@@ -204,10 +248,17 @@ class SpirvCode(ControlFlowCode):
         return max(count, LEAST_ELEMENTS) if is_changed else count
 
     def local_array(self, dtype: DType, count: int) -> Words:
-        kind, result = self.assembly.array(dtype, count), self.assembly.fresh()
+        return self._local_array(self.assembly.type(dtype), count)
+
+    def local_array_of_fours(self, dtype: DType, count: int) -> Words:  # noqa: ARG002
+        return self._local_array(self.assembly.vector(4), -(-count // 4), has_fours=True)
+
+    def _local_array(self, element: int, count: int, *, has_fours: bool = False) -> Words:
+        length, result = self.assembly.constant(count, u32), self.assembly.fresh()
+        kind = self.assembly.declare(Op.TYPE_ARRAY, element, length)
         pointer = self.assembly.pointer(StorageClass.FUNCTION, kind)
         self._variables += instruction(Op.VARIABLE, pointer, result, StorageClass.FUNCTION)
-        return Words(StorageClass.FUNCTION, result)
+        return Words(StorageClass.FUNCTION, result, has_fours)
 
     def shared_array(self, key: Any, dtype: DType, count: int) -> Words:
         arrays = self._entry.shared

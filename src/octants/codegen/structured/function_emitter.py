@@ -11,7 +11,7 @@ from typing import Any
 
 from octants.artifact import Slot
 from octants.cached_property import cached_property
-from octants.codegen.adjacent_loads import Pieces
+from octants.codegen.adjacent_loads import Pieces, find_local_rows
 from octants.codegen.function_emitter import Lanes, RecordBuffer
 from octants.codegen.instruction_writer import MutableSlot, Operand, ThreadCode
 from octants.codegen.instruction_writer import register as register
@@ -102,11 +102,18 @@ class StructuredFunction:
 
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """Return an array in memory of the work item, one for each key."""
-        if isinstance(key, ArrayRef):  # records are many, and their numbers often known
-            count = self.code.elements_in_memory(count)
         if key not in self._local_arrays:
-            self._local_arrays[key] = self.code.local_array(dtype, count)
+            if isinstance(key, ArrayRef):  # records are many, and their numbers often known
+                count = self.code.elements_in_memory(count)
+            is_row = self.code.loads_four_words and key in self.local_rows
+            make = self.code.local_array_of_fours if is_row else self.code.local_array
+            self._local_arrays[key] = make(dtype, count)
         return self._local_arrays[key]
+
+    @cached_property
+    def local_rows(self) -> set[ArrayRef]:
+        """The local vectors of which loops load four elements at once."""
+        return find_local_rows(self.kernel.module.tasks[self.task], self.kernel.constants)
 
     def has_address(self, local: ArrayRef) -> bool:  # noqa: ARG002
         """Return whether an array of the work item has an address: variables have none."""

@@ -3,30 +3,45 @@
 Loads are combined within an iteration where subgroups exchange factors. Where they exchange
 products, a thread has no registers left for that.
 
-Where an iteration loads few bytes, and few work items leave many registers for each, a loop begins
-with the loads of eight iterations: a driver's compiler moves no load to an earlier iteration.
+A driver's compiler moves no load to an earlier iteration. So long loops run in chunks of four
+iterations, each of which begins with all loads, also those of single elements. Where an iteration
+loads few bytes, and few work items leave many registers for each, a chunk has eight iterations.
+Local vectors that such a loop reads are arrays of four elements each.
 """
 
 from __future__ import annotations
 
-from octants.codegen.adjacent_loads import ITERATIONS, Rows, find_pieces, find_rows
+from octants.codegen.adjacent_loads import (
+    ITERATIONS,
+    Rows,
+    find_pieces,
+    find_rows,
+    is_long_and_quick,
+    loaded_bytes,
+    local_rows,
+)
 from octants.codegen.instruction_writer import Operand
+from octants.codegen.memory import address_of
 from octants.codegen.structured import slow_path_speculation
 from octants.codegen.structured.control_flow import bind_all, write_all
 from octants.codegen.structured.function_emitter import StructuredFunction
 from octants.codegen.vector_loads import is_aligned, several_iterations, write_twice
 from octants.ir import ops
+from octants.ir.core import Operation
 
 _MORE = 2 * ITERATIONS
 """Iterations whose loads a loop begins with where a thread has the registers."""
+_MOST_BYTES = 64
+"""The most bytes of an iteration's loads that are single elements."""
 _FEW_BYTES, _FEW_ITEMS = 32, 1 << 14
-"""The bytes of the rows for each iteration, and the work items, that leave these registers."""
+"""The bytes of all loads of an iteration, and the work items, that leave these registers."""
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
-    """Write a loop with vector loads if it qualifies, or as elsewhere."""
+    """Write a loop in chunks, or with vector loads, if it qualifies, or as elsewhere."""
     has_vectors = body.code.loads_four_words
-    if rows := find_rows(body, op) if has_vectors else {}:
+    rows = find_rows(body, op) if has_vectors else {}
+    if rows or (has_vectors and is_long_and_quick(body, op) and _loads(op)):
         _in_chunks(body, op, rows)
     elif pieces := find_pieces(body, op) if has_vectors and body.products else {}:
         write_twice(body, op, pieces, lambda: slow_path_speculation.for_(body, op))
@@ -34,37 +49,115 @@ def for_(body: StructuredFunction, op: ops.For) -> None:
         slow_path_speculation.for_(body, op)
 
 
+def _loads(op: ops.For) -> list[ops.Load]:
+    """Return the loads whose indices do not depend on what the loop carries.
+
+    There are none if none is global, or if a thread has no registers for those of iterations.
+    """
+    late = set(op.body.args[1:])
+    found: list[ops.Load] = []
+    for each in op.body.ops:
+        if not late.isdisjoint(each.operands):
+            late.update(each.results)
+        elif isinstance(each, ops.Load):
+            found.append(each)
+    return found if 0 < sum(map(loaded_bytes, found)) <= _MOST_BYTES else []
+
+
 def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
-    """Write a loop over chunks of iterations, and one over the remaining ones."""
+    """Write a loop over chunks of iterations, and the remaining ones.
+
+    These are a loop, unless it is known how many there are.
+    """
     code, dtype = body.code, op.lower.type
-    task = body.kernel.module.tasks[body.task]
-    is_small = sum(row.stride for row in rows) <= _FEW_BYTES
-    has_registers = is_small and ops.has_few_items(task, _FEW_ITEMS)
-    count = _MORE if has_registers else ITERATIONS
+    loads = _Loads(body, op, rows)
+    count = loads.iterations
     counter, *carried = variables = [body.variable(arg) for arg in op.body.args]
     lower, upper = body.use(op.lower), body.use(op.upper)
     write_all(body, variables, [lower, *(body.use(init) for init in op.inits)])
-    whole = code.apply("and", dtype, upper, code.constant(-count, dtype))
-    end = code.choose(is_aligned(body, op, rows, count), dtype, whole, lower)
+    end = code.apply("and", dtype, upper, code.constant(-count, dtype))
+    if rows:
+        end = code.choose(is_aligned(body, op, rows, count), dtype, end, lower)
 
     def iterate(number: Operand) -> None:
         body.bind(op.body.args[0], number)
         bind_all(body, op.body.args[1:], carried)
         write_all(body, carried, body.block(op.body))
 
-    def further(number: Operand, iterations: int) -> Operand:
-        return body.add(number, body.number(iterations, dtype), dtype)
+    def chunk(number: Operand, length: int) -> None:
+        numbers = [body.add(number, body.number(k, dtype), dtype) for k in range(length)]
+        loaded = loads.of(numbers)
 
-    def several() -> None:
+        def iterate_loaded(k: int) -> None:
+            body.loaded.update(loaded[k])
+            iterate(numbers[k])
+
+        several_iterations(body, rows, number, dtype, iterate_loaded, length)
+
+    def advance(number: Operand, iterations: int) -> None:
+        step = body.number(iterations, dtype)
+        if dtype.bits == 32:  # else the driver unrolls the loop
+            step = code.opaque(step, dtype)
+        code.write(counter, code.apply("add", dtype, number, step))
+
+    def whole() -> None:
         number = code.read(counter)
-        several_iterations(body, rows, number, dtype, lambda k: iterate(further(number, k)), count)
-        code.write(counter, further(number, count))
+        chunk(number, count)
+        advance(number, count)
 
     def one() -> None:
         number = code.read(counter)
         iterate(number)
-        code.write(counter, further(number, 1))
+        advance(number, 1)
 
-    code.loop(lambda: code.compare("lt", dtype, code.read(counter), end), several)
-    code.loop(lambda: code.compare("lt", dtype, code.read(counter), upper), one)
+    code.loop(lambda: code.compare("lt", dtype, code.read(counter), end), whole)
+    known = code.known(upper)
+    if rows or known is None:
+        code.loop(lambda: code.compare("lt", dtype, code.read(counter), upper), one)
+    elif known % count:
+        chunk(body.number(known - known % count, dtype), known % count)
     bind_all(body, op.results, carried)
+
+
+class _Loads:
+    """The loads of a loop that come before the iterations of a chunk, besides those of rows."""
+
+    def __init__(self, body: StructuredFunction, op: ops.For, rows: Rows) -> None:
+        self._body, self._counter = body, op.body.args[0]
+        in_rows = {load for loads in rows.values() for load in loads}
+        found = [load for load in _loads(op) if load not in in_rows]
+        self._fours = [load for load in local_rows(op) if load.ref in body.local_rows]
+        self._single = [load for load in found if load not in self._fours]
+        self._operations = _with_indices(op, self._single)
+        nbytes = sum(row.stride for row in rows) + sum(map(loaded_bytes, found))
+        task = body.kernel.module.tasks[body.task]
+        has_registers = nbytes <= _FEW_BYTES and ops.has_few_items(task, _FEW_ITEMS)
+        self.iterations = _MORE if has_registers else ITERATIONS
+
+    def of(self, numbers: list[Operand]) -> list[dict[Operation, Operand]]:
+        """Write those of iterations, of which the first one is a multiple of four."""
+        loaded: list[dict[Operation, Operand]] = []
+        for k, number in enumerate(numbers):
+            self._body.bind(self._counter, number)
+            if k % ITERATIONS == 0:
+                fours = {load: self._four(load) for load in self._fours}
+            for each in self._operations:
+                self._body.operation(each)
+            loaded.append({load: self._body.use(load.result) for load in self._single})
+            loaded[k].update((load, words[k % ITERATIONS]) for load, words in fours.items())
+        return loaded
+
+    def _four(self, load: ops.Load) -> list[Operand]:
+        address = address_of(self._body, load.array, load.companion, load.indices)
+        return self._body.code.load_four_words(address, load.array.dtype)
+
+
+def _with_indices(op: ops.For, loads: list[ops.Load]) -> list[Operation]:
+    """Return loads of an iteration, and what it computes of their indices, in order."""
+    found = list[Operation]()
+    needed = {value for load in loads for value in load.results}
+    for each in reversed(op.body.ops):
+        if not needed.isdisjoint(each.results):
+            found.append(each)
+            needed.update(each.operands)
+    return found[::-1]

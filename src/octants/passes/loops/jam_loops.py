@@ -98,7 +98,7 @@ def jam_loops(module: Module, vectors: Vectors | None = None, leaves_rests: bool
         module: the module.
         vectors: the vectors in whose lanes work items run; None where each has a thread.
         leaves_rests: loops whose trip counts are odd, or twice an odd number, may leave iterations
-            over, which run one by one: that pays where compilers move loads to the front.
+            over, which run one by one: that pays on GPUs.
     """
     most = _MOST_ON_GPUS if vectors is None else _MOST_ON_CPUS
     tasks = [task for task in module.tasks if task.is_parallel and has_nests(task)]
