@@ -51,7 +51,8 @@ class Compiled:
     `artifact` is None where the interpreter runs the module. `results` are read back after a
     launch. `persistent` has the offsets in the caller's storage of arrays that live there.
     `written` are the positions of the ndarrays whose primal contents the code may change,
-    `accessed` what it touches.
+    `accessed` what it touches. What is `disjoint` must share memory with nothing else that it
+    touches; launches test that.
     """
 
     artifact: Artifact | None
@@ -60,6 +61,7 @@ class Compiled:
     persistent: tuple[tuple[IndexedRef, int], ...]
     written: tuple[int, ...]
     accessed: tuple[IndexedRef, ...]
+    disjoint: tuple[IndexedRef, ...] = ()
 
 
 class Owner(Protocol):
@@ -75,12 +77,17 @@ class Owner(Protocol):
     def sources(self) -> Sequence[ArraySource]:
         """The source of each array."""
 
+    @property
+    def primal_of_aliases(self) -> BoundKernelCode:
+        """The kernel for launches whose arrays share memory."""
+
 
 class BoundKernelCode:
     """A compiled module, with the function that launches it on the arguments of a kernel.
 
-    With ``noalias`` no two of its arrays share memory in a launch. `module` is None where the code
-    comes from the cache.
+    With ``noalias`` no two of its arrays share memory in a launch. Launches test whether what is
+    ``disjoint`` shares memory; where it does, they launch `Owner.primal_of_aliases` instead.
+    `module` is None where the code comes from the cache.
     """
 
     module: Module | None = None
@@ -93,11 +100,14 @@ class BoundKernelCode:
         persistent: Mapping[ArrayRef, int] | None = None,
         *,
         noalias: bool = False,
+        disjoint: Sequence[ArrayRef] = (),
     ) -> None:
         chosen = owner.options
         self.owner = owner
         compiling(module)
-        self.module = module = pipeline.finish(module, driver.stage_of(chosen), noalias=noalias)
+        self.module = module = pipeline.finish(
+            module, driver.stage_of(chosen), noalias=noalias or bool(disjoint)
+        )
         compiling(module)
         with driver.state.compiling, span(COMPILE, module.name):
             self.code: LaunchableCode = driver.compile_module(module, chosen)
@@ -114,6 +124,7 @@ class BoundKernelCode:
             tuple(zip(indexed_refs(persistent), persistent.values(), strict=True)),
             tuple(position[array] for array in written_arrays(module, (Space.NDARRAY,))),
             indexed_refs(_accessed_refs(module)),
+            indexed_refs(disjoint),
         )
 
     @property
@@ -158,6 +169,7 @@ class BoundKernelCode:
             [arrays[number] for number in compiled.written],
             set(refs(compiled.accessed)),
             owner.structs,
+            refs(compiled.disjoint),
         )
         artifact = compiled.artifact
         kernel: Any = self.code.kernel
@@ -165,7 +177,8 @@ class BoundKernelCode:
             run = self.code.run
             name = artifact.name if artifact is not None else self.the_module.name
             run = profiled_launch.profiled(run, name, self.device)
-            launch = make_launch(binding, run, self.device, kernel, owner)
+            aliased = self._launch_of_aliases if compiled.disjoint else None
+            launch = make_launch(binding, run, self.device, kernel, owner, aliased)
             return _counted(launch) if self.draws else launch
 
     @property
@@ -173,6 +186,9 @@ class BoundKernelCode:
         """Whether it draws random numbers."""
         artifact = self.compiled.artifact
         return random_draws.has_draws(self.the_module) if artifact is None else artifact.draws
+
+    def _launch_of_aliases(self) -> Callable[..., tuple[Any, ...]]:
+        return self.owner.primal_of_aliases.launch
 
     @cached_property
     def _layout(self) -> ParameterLayout:

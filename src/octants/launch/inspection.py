@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octants import driver, pipeline
+from octants.analysis.memory.alias_sensitivity import disjoint_refs
 from octants.backends.table import backend_of
 from octants.cached_property import cached_property
 from octants.diagnostics.launch_errors import WrongInspection
@@ -86,11 +87,14 @@ def inspect(specialisation: Specialisation, mode: str) -> Inspection:
         function, specialisation.types, specialisation.signature.returns, chosen, observe
     ).module
     stage = driver.stage_of(chosen, observe)
+    noalias = mode == "reverse"
     if mode == "reverse":
         module = pipeline.differentiate_reverse(
             module, stage, before_launch=False, split=False, noalias=True
         ).module
     elif mode == "forward":
         module = pipeline.differentiate_forward(module, stage)
-    module = pipeline.finish(module, stage, noalias=mode == "reverse")
+    elif disjoint_refs(module):  # the code of most launches, whose arrays share no memory
+        noalias = True
+    module = pipeline.finish(module, stage, noalias=noalias)
     return Inspection(stages, module, chosen)

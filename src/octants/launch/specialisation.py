@@ -66,10 +66,11 @@ from octants.types.specialisation_signature import (
 from octants.types.weak_references import parts_of, reference_to, weakly
 
 if TYPE_CHECKING:
-    from octants.analysis.memory import accessed_regions
+    from octants.analysis.memory import accessed_regions, alias_sensitivity
     from octants.frontend import Built
 else:
     accessed_regions = Deferred("octants.analysis.memory.accessed_regions")
+    alias_sensitivity = Deferred("octants.analysis.memory.alias_sensitivity")
 
 LOG_ARGUMENTS = ("bounds", "starts", "words")
 _WITH_ADJOINTS = " with adjoints "
@@ -416,7 +417,22 @@ class Specialisation:
     @cached_property
     def primal(self) -> BoundKernelCode:
         """The compiled kernel itself."""
-        return self.derive(("primal",), lambda: BoundKernelCode(self, self.module, self.returned))
+
+        def make() -> BoundKernelCode:
+            module = self.module
+            disjoint = alias_sensitivity.disjoint_refs(module) if self.noalias else ()
+            return BoundKernelCode(self, module, self.returned, disjoint=disjoint)
+
+        return self.derive(("primal",), make)
+
+    @cached_property
+    def primal_of_aliases(self) -> BoundKernelCode:
+        """The compiled kernel for launches whose arrays share memory, which `primal` refuses."""
+
+        def make() -> BoundKernelCode:
+            return BoundKernelCode(self, self.module, self.returned)
+
+        return self.derive(("primal", "aliased"), make)
 
     @cached_property
     def launch(self) -> Callable[..., tuple[Any, ...]]:
@@ -456,7 +472,8 @@ class Specialisation:
     def with_module(self, key: tuple[Any, ...], make: Callable[[], Module]) -> Specialisation:
         """A clone for another module over the same arrays, which is made on demand."""
         clone = copy.copy(self)
-        for name in ("module", "primal", "launch", "regions", "with_log", "_with_adjoints"):
+        made = "module", "primal", "primal_of_aliases", "launch", "regions"
+        for name in (*made, "with_log", "_with_adjoints"):
             clone.__dict__.pop(name, None)
         clone._make_module = make
         clone._prefix = (*self._prefix, *key)

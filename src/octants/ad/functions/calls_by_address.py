@@ -22,8 +22,8 @@ from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
 from octants.data.ndarray import make_ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Companion
-from octants.launch.gradients.taped_memory import are_disjoint
 from octants.launch.kernel import Kernel
+from octants.runtime.arguments.overlap_test import are_disjoint
 from octants.runtime.device import Device
 from octants.types.parameter_annotations import NdarrayAnnotation
 from octants.types.specialisation_signature import ArgumentSource, ScalarType
@@ -92,6 +92,8 @@ class _Array(NamedTuple):
     shape: tuple[int, ...]
     head: bytes
     addresses: Mapping[Companion, int]
+    explicit_identity: int | None = None
+    """Others have the memory, so that launches compare addresses."""
 
     def address(self, companion: Companion) -> int:
         return self.addresses[companion]

@@ -19,7 +19,6 @@ from octants.ir.core import Companion
 from octants.launch.checks.race_checks import gradient_check
 from octants.launch.gradients.derivative_variants import ReverseStep, tape_plan
 from octants.launch.gradients.lost_gradient_warnings import flow_of
-from octants.launch.gradients.taped_memory import are_disjoint
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import (
     PersistentLayout,
@@ -28,6 +27,7 @@ from octants.launch.persistent_storage import (
 )
 from octants.launch.specialisation import Specialisation
 from octants.launch.warm.alias_free_launches import positions_of
+from octants.runtime.arguments.overlap_test import are_disjoint
 from octants.runtime.capture import captures
 from octants.types.specialisation_signature import ArgumentSource
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from octants.analysis.indices.index_ranges import LARGEST_INDEX, ArrayRegion, IndexRanges, common
@@ -17,6 +17,7 @@ from octants.launch.gradients.taped_foreign_arrays import ForeignArray, foreign_
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import Specialisation
 from octants.runtime.arguments.conversions import torch_companion
+from octants.runtime.arguments.overlap_test import are_disjoint
 from octants.runtime.capture import thread_capture
 from octants.runtime.device import Device
 from octants.runtime.memory.array_access import Part, Parts
@@ -312,11 +313,6 @@ def have_separate_addresses(
             if gradient is not None:
                 extents.append(gradient.extent)
     return are_disjoint(extents)
-
-
-def are_disjoint(extents: Iterable[tuple[int, int]]) -> bool:
-    """Whether no two extents, from the first byte to past the last one, share memory."""
-    return all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(extents)))
 
 
 def aliases_of(

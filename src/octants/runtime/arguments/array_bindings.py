@@ -37,7 +37,8 @@ class Binding:
     launch, in order. `persistent` has the offsets of arrays in storage of the caller. `written` are
     the arrays whose primal contents the code may change. `accessed` is everything that it touches:
     a gradient that it does not access is not created. `structs` are frozen structs among the
-    arguments.
+    arguments. `disjoint` are array references that the code writes, and that must share memory with
+    nothing else that it accesses.
     """
 
     parameters: ParameterLayout
@@ -51,6 +52,7 @@ class Binding:
     written: Collection[Array] = ()
     accessed: Collection[ArrayRef] = ()
     structs: Sequence[FrozenStruct] = ()
+    disjoint: Collection[ArrayRef] = ()
 
     def source(self, array: Array) -> ArraySource:
         return self._source_of[array]

@@ -18,6 +18,7 @@ from octants.functions_from_text import define
 from octants.ir.core import Companion, Space
 from octants.runtime.arguments.argument_replacement import replace
 from octants.runtime.arguments.array_bindings import COPIED, Binding
+from octants.runtime.arguments.overlap_test import OverlapTest
 from octants.runtime.arguments.packing import ParameterPacking
 from octants.runtime.arguments.parameters import Leaf
 from octants.runtime.arguments.staging_copies import StagedLeaf, launch_on_staging_copies
@@ -39,6 +40,8 @@ def launch(seed, number, persistent{staging}{parameters}):
         {pack}
     except (error, OverflowError, TypeError, ValueError, AttributeError):
         repack(block, seed, number, persistent, ({arguments}))
+        {suspect}
+    {redirect}
     {prepare}
     {run}
     {fetch}
@@ -50,17 +53,24 @@ def launch(seed, number, persistent{staging}{parameters}):
 """
 
 
+_REDIRECT = """if shares and overlaps(view):
+        pool.append(block)
+        return aliased(seed, number, persistent{staging}{parameters})"""
+
+
 def make_launch(
     binding: Binding,
     run: Callable[[int], None],
     device: Device,
     kernel: Any = None,
     owner: Any = None,
+    aliased: Callable[[], Any] | None = None,
 ) -> Callable[..., Any]:
     """Generate the function ``launch(seed, number, persistent, *arguments)``.
 
     Its ``number`` is that of the forward launch, ``persistent`` the address of persistent storage
-    (0 for none). It returns the flat results.
+    (0 for none). It returns the flat results. Its attribute ``direct`` is the function that takes
+    staging copies where those are needed.
 
     Args:
         binding: The sources of the kernel's arrays.
@@ -68,15 +78,25 @@ def make_launch(
         device: The device.
         kernel: The device's loaded kernel, for captures.
         owner: What a capture keeps alive for the launch.
+        aliased: Returns the launch function for arrays that share memory, if `binding` does not
+            allow that.
     """
-    layout = ParameterPacking(binding, device)
+    test = OverlapTest(binding) if aliased is not None else None
+    layout = ParameterPacking(binding, device, {} if test is None else test.named)
     parameters = "".join(f", a{k}" for k in range(binding.count))
     is_staged = not COPIED.isdisjoint(binding.kinds.values())
     is_per_stream = not device.shares_memory and bool(layout.storage or layout.temporaries)
+    staging = ", launch_on_copies" if is_staged else ""
+    packing, redirect = layout.packing, ""
+    if test is not None:
+        packing = [*packing, *test.lines]
+        redirect = _REDIRECT.format(staging=staging, parameters=parameters)
     source = _SOURCE.format(
         parameters=parameters,
         arguments=parameters[2:] + ("," if parameters else ""),
-        pack="\n        ".join(layout.packing),
+        pack="\n        ".join(packing),
+        suspect="shares = True" if redirect else "",
+        redirect=redirect,
         results=layout.result_expression(),
         refuse="if captures: refuse_results()" if binding.results else "",
         sizes=layout.sizes,
@@ -84,7 +104,7 @@ def make_launch(
         unpack="storage, memory = block[2], block[3]" if layout.storage else "",
         prepare=layout.prepare,
         fetch=layout.fetch,
-        staging=", launch_on_copies" if is_staged else "",
+        staging=staging,
         run="launch_on_copies(run, kernel, base)" if is_staged else "run(base)",
         pool="pool = blocks_of(all_blocks)" if is_per_stream else "pool = all_blocks",
     )
@@ -103,13 +123,26 @@ def make_launch(
         "launched": launched,
         "refuse_results": _refuse_results,
     }
+    if test is not None and aliased is not None:
+        scope |= {"overlaps": test.overlaps, "aliased": _deferred(aliased)}
     launch: Any = define("launch", source, scope)
     launch.blocks = functools.partial(device.blocks_of, pool)
-    found: Callable[..., Any] = launch
+    found: Any = launch
     if is_staged:
         leaves, others = _staged_leaves(binding, device)
         found = launch_on_staging_copies(launch, device, leaves, others, replace)
-    return found
+    found.direct = launch
+    launched_by: Callable[..., Any] = found
+    return launched_by
+
+
+def _deferred(find: Callable[[], Any]) -> Callable[..., Any]:
+    """A function that calls the launch function which ``find`` returns."""
+
+    def launch(*given: Any) -> Any:
+        return find().direct(*given)
+
+    return launch
 
 
 def _refuse_results() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from octants.artifact import Slot
@@ -67,6 +67,8 @@ STRUCT_LETTERS = {
 
 _WITH_HEAD = {"octants", *COPIED}  # arrays of Octants, and staging copies
 
+_NO_NAMES: Mapping[Slot, str] = {}
+
 _MOST_ZEROED = 1024
 """The most bytes of an array in the storage that is zeroed although the kernel writes it first."""
 
@@ -90,11 +92,17 @@ class Stored:
 
 
 class ParameterPacking:
-    """The formats and expressions of all slots, and of the storage after them."""
+    """The formats and expressions of all slots, and of the storage after them.
 
-    def __init__(self, binding: Binding, device: Device) -> None:
+    The values of ``named`` slots, which change with each launch, get names in generated code.
+    """
+
+    def __init__(
+        self, binding: Binding, device: Device, named: Mapping[Slot, str] = _NO_NAMES
+    ) -> None:
         self.binding = binding
         self.device = device
+        self._named = named
         self.prepare = self.fetch = ""
         self.scope: dict[str, Any] = {
             "address_of": address_of,
@@ -207,7 +215,7 @@ class ParameterPacking:
             return
         array = self.binding.arrays[slot.array]
         if slot.kind == "shape":
-            extent = self._extent(array, slot.index)
+            extent = self._with_name(slot, self._extent(array, slot.index))
             self._add("i", extent, CONSTANT if extent.isdigit() else LAUNCH)
         elif slot.kind == "scalar":
             self._scalar(array, slot.index)
@@ -215,10 +223,14 @@ class ParameterPacking:
             if slot.index == 0:
                 self._strides(array, slot.companion)
         else:
-            address = self._address(array, slot.companion)
+            address = self._with_name(slot, self._address(array, slot.companion))
             is_own = array.space is Space.NDARRAY and self.binding.kind(array) == "octants"
             change = self.binding.change(array) if is_own else LAUNCH
             self._add("Q", address, CONSTANT if address.isdigit() else change)
+
+    def _with_name(self, slot: Slot, value: str) -> str:
+        name = self._named.get(slot)
+        return value if name is None else f"({name} := {value})"
 
     def _extent(self, array: Array, axis: int) -> str:
         """An extent of an array."""
