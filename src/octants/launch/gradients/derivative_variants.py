@@ -271,7 +271,7 @@ def _part(
     result = _reverse_on_memory(specialisation, part, split=True, arguments=arguments)
     if not result.hazards or not part.tasks[0].is_parallel:
         _refuse(part, result)
-        forward = BoundKernelCode(specialisation, part, (), layout.array_offsets(part))
+        forward = _forward(specialisation, part, layout)
         return _step(specialisation, forward, part, result, layout)
     is_ordered = any(hazard.kind == "order" for hazard in result.hazards)
     logged = None if is_ordered else atomic_logs.log_results(part)
@@ -281,7 +281,7 @@ def _part(
     if result.hazards:
         return None
     clone = specialisation.with_log
-    forward = BoundKernelCode(clone, logged.forward, (), layout.array_offsets(logged.forward))
+    forward = _forward(clone, logged.forward, layout)
     step = _step(clone, forward, logged.reading, result, layout)
     known = range(len(part.arrays))
     return dataclasses.replace(
@@ -300,9 +300,17 @@ def _ordered_part(
     part = pipeline.serialise(part, driver.stage_of(specialisation.options))
     result = _reverse_on_memory(specialisation, part, split=True, arguments=arguments)
     _refuse(part, result)
-    forward = BoundKernelCode(specialisation, part, (), layout.array_offsets(part))
+    forward = _forward(specialisation, part, layout)
     step = _step(specialisation, forward, part, result, layout)
     return dataclasses.replace(step, is_ordered=True)
+
+
+def _forward(
+    specialisation: Specialisation, part: Module, layout: PersistentLayout
+) -> BoundKernelCode:
+    """The forward launch of a part; like its reverse, for arrays that share no memory."""
+    offsets = layout.array_offsets(part)
+    return BoundKernelCode(specialisation, part, (), offsets, noalias=specialisation.noalias)
 
 
 def _reverse_with_repeated_stores(
