@@ -1,10 +1,11 @@
-"""Ndarrays that kernels refer to by name, in the memory of another array: ``from_dlpack``."""
+"""Ndarrays in the memory of another array: ``from_dlpack``; named by kernels, or passed to them."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from octants.fuzz.generator import arrays
 from octants.fuzz.generator.context import ArrayInfo, Context, Productions, Shared
 
 
@@ -23,19 +24,27 @@ def declare(shared: Shared) -> list[str]:
     return []
 
 
-def rename(c: Context, body: str, *_: Any) -> str:
-    """Let some accesses to an array use its second name."""
+def rename(c: Context, body: str, parameters: list[str], values: list[Any]) -> str:
+    """Let some accesses to an array use its second name, or an argument in its memory."""
     for array in c.shared.arrays:
         if array.imported:
-            body = _renamed(c, array, body)
+            body = _renamed(c, array, body, parameters, values)
     return body
 
 
-def _renamed(c: Context, array: ArrayInfo, body: str) -> str:
+def _renamed(
+    c: Context, array: ArrayInfo, body: str, parameters: list[str], values: list[Any]
+) -> str:
     first, *others = re.split(rf"\b{array.name}\[", body)
-    chosen = [c.pick([array.name, array.imported]) for _ in others]
+    second = array.imported
+    if others and array.shape and c.chance(0.4):
+        second = f"{array.imported}_given"
+        parameters.append(arrays.annotation(array).replace(array.name, second, 1))
+        values.append(array.imported)
+    chosen = [c.pick([array.name, second]) for _ in others]
     if len(set(chosen)) == 2:
-        c.note("two names of one memory in a kernel")
+        is_named = second == array.imported
+        c.note(f"two names of one memory in a kernel{'' if is_named else ', one of them passed'}")
     return first + "".join(f"{name}[{rest}" for name, rest in zip(chosen, others, strict=True))
 
 
