@@ -176,7 +176,7 @@ class SpirvCode(ControlFlowCode):
         if isinstance(address, UnaddressedElement):
             pointer = self.assembly.pointer(address.array.storage, self.assembly.type(dtype))
             has_fours, index = address.array.has_fours, address.index
-            where = self._place_in_fours(index) if has_fours else (index,)
+            where = self._position_in_fours(index) if has_fours else (index,)
             return self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, *where)
         if dtype.bits < 32:
             self.assembly.features.require(f"storage{dtype.bits}")
@@ -187,8 +187,8 @@ class SpirvCode(ControlFlowCode):
         pointer = self.assembly.pointer(StorageClass.PHYSICAL, self.assembly.type(dtype))
         return self.assign(Op.CONVERT_U_TO_PTR, pointer, address)
 
-    def _place_in_fours(self, index: int) -> tuple[int, int]:
-        """Return the four that an element is in, and its place there."""
+    def _position_in_fours(self, index: int) -> tuple[int, int]:
+        """Return the four that an element is in, and its position there."""
         known, two = self.known(index), self.constant(2, u32)
         if known is not None:
             return self.constant(known >> 2, u32), self.constant(known & 3, u32)
@@ -198,8 +198,8 @@ class SpirvCode(ControlFlowCode):
             if more >> 2:
                 four = self.apply("add", i32, four, self.constant(more >> 2, i32))
             return four, self.constant(more & 3, u32)
-        place = self.apply("and", u32, index, self.constant(3, u32))
-        return self.apply("ushr", u32, index, two), place
+        position = self.apply("and", u32, index, self.constant(3, u32))
+        return self.apply("ushr", u32, index, two), position
 
     def _bound_pointer(self, address: Any, dtype: DType) -> int:
         """Return a pointer into the buffer that is all memory: an address is an offset in it."""
@@ -229,7 +229,7 @@ class SpirvCode(ControlFlowCode):
         kind, vector = self.assembly.type(u32), self.assembly.vector(4)
         if isinstance(address, UnaddressedElement):
             pointer = self.assembly.pointer(address.array.storage, vector)
-            four, _ = self._place_in_fours(address.index)
+            four, _ = self._position_in_fours(address.index)
             start = self.assign(Op.ACCESS_CHAIN, pointer, address.array.variable, four)
             words = self.assign(Op.LOAD, vector, start)
         else:
