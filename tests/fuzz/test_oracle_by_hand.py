@@ -587,3 +587,16 @@ def k(x: qd.types.ndarray(FP, 1, boundary="clamp")):
     assert result.primal["x"].value.tolist() == [1, 2, 3445]
     assert result.primal["y"].value.tolist() == [4, 4, 8]
     assert result.gradient["x"].value.tolist() == [8, 4, 4]
+
+
+def test_the_operand_that_decides_has_the_type_of_both() -> None:
+    source = with_arrays("""
+@qd.kernel
+def k():
+    for i in range(1):
+        n[0] = (qd.u32(0) or 3) * 65536 * 65536 // 65536
+        n[1] = (n[1] and 5) + (qd.u32(2) and n[2] and 7)
+        n[2] = (0 and 4) + (n[2] > 5 or 2)
+""")
+    result = outcome(source, CONTENTS, weights={"x": [0, 0, 0], "y": [0, 0, 0]})
+    assert result.primal["n"].value.tolist() == [0, 12, 2]

@@ -206,6 +206,19 @@ def _conditional(c: Context, depth: int) -> Expr | None:
     return Expr(f"({a.text} if {c.truth(1)} else {b.text})", low, high)
 
 
+def _deciding(c: Context, depth: int) -> Expr | None:
+    """An operand of ``and`` or ``or``: the left one may be known when the kernel is compiled."""
+    fn, left, right = c.pick(["and", "or"]), c.integer(0, 2), c.integer(1, 5)
+    if c.chance(0.4):
+        c.note(f"{fn} of a known number")
+        wrapped = f"(qd.u32({left}) {fn} {right}) * 65536 * 65536"
+        return Expr(f"qd.cast({wrapped} // 65536 // 65536, qd.i32)", 0, right)
+    a, b = c.whole(depth), c.whole(depth)
+    c.note(f"{fn} of integers")
+    low, high = min(a.low, b.low, 0), max(a.high, b.high, 0)
+    return Expr(f"({a.text} {fn} {b.text})", low, high)
+
+
 def _wide(c: Context, depth: int) -> Expr | None:
     a = c.whole(depth)
     name = c.pick(["qd.i64", "qd.i64", "qd.i16", "qd.i8", "qd.u32", "qd.u8"])
@@ -229,6 +242,7 @@ OPERATIONS: list[tuple[float, Maker]] = [
     (1.0, _extremum),
     (0.4, _absolute),
     (0.6, _conditional),
+    (0.5, _deciding),
     (0.5, _wide),
     (0.3, _power),
     (0.3, _unsigned),

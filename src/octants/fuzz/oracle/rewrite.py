@@ -408,6 +408,13 @@ class FunctionRewriter(ast.NodeTransformer):
         sides = [_thunk(self.visit(side)) for side in (node.body, node.orelse)]
         return _call("choose", self.visit(node.test), *sides)
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        *others, result = [self.visit(value) for value in node.values]
+        is_and = ast.Constant(isinstance(node.op, ast.And))
+        for value in reversed(others):
+            result = _call("decide", is_and, value, _thunk(result))
+        return result
+
 
 def _thunk(body: ast.expr) -> ast.Lambda:
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])

@@ -134,6 +134,14 @@ def choose(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -
     return lift(value) if is_computed else value
 
 
+def decide(is_and: bool, left: Any, right: Callable[[], Any]) -> Any:
+    """``left and right``, ``left or right``: the operand that decides, in the type of both."""
+    if not isinstance(left, Num):
+        return (left and right()) if is_and else (left or right())
+    sides = (right, lambda: left) if is_and else (lambda: left, right)
+    return choose(left, *sides)
+
+
 def select(condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
     """``select(condition, then, orelse)``: both are evaluated, one is taken.
 
