@@ -28,8 +28,10 @@ from octants.types.specialisation_signature import ScalarType
 
 if TYPE_CHECKING:
     import torch
+    from torch.overrides import TorchFunctionMode
 else:
     torch = import_optional("torch", "torch")
+    from torch.overrides import TorchFunctionMode
 
 __all__ = ["Module", "function", "loss"]
 
@@ -94,6 +96,34 @@ class _TorchArrays(ArrayLibrary):
 
     def gradient(self, argument: Any) -> Any:
         return argument.grad
+
+    def tracking_computations(self, outputs: Sequence[Any]) -> _Tracking:
+        return _Tracking(outputs)
+
+    def is_computed(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
+
+
+class _Tracking(TorchFunctionMode):  # type: ignore[misc]
+    """Lets torch track what it computes from arguments.
+
+    Where it tracks, it refuses to update an argument in place. That is right for inputs; updates of
+    outputs are not tracked, since the tape notices those that it may not ignore.
+    """
+
+    def __init__(self, outputs: Sequence[Any]) -> None:
+        super().__init__()
+        self._outputs = outputs
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        name = func.__name__
+        is_update = name.endswith("_") and not name.endswith("__")
+        is_update = is_update or name == "__setitem__" or name.startswith("__i")
+        is_of_output = is_update and any(args[0] is each for each in self._outputs)
+        with torch.set_grad_enabled(not is_of_output):
+            return func(*args, **(kwargs or {}))
 
 
 class _Node(torch.autograd.Function):  # type: ignore[misc]

@@ -266,3 +266,45 @@ def test_a_module_begins_with_an_integer() -> None:
 def test_functions_without_a_result_are_errors() -> None:
     with pytest.raises(qd.OctantsTypeError, match="OCT351.*`out` names no result"):
         qd.torch.function(scaled_squares)(torch.ones(3), torch.zeros(3), 2.0, 3)
+
+
+def squares_of_doubles(x: Any, y: Any) -> None:
+    scaled_squares(2 * x, y, 1.0, x.shape[0])
+
+
+def squares_of_part(x: Any, y: Any) -> None:
+    scaled_squares(x[1:], y, 1.0, x.shape[0] - 1)
+
+
+def squares_of_copy(x: Any, y: Any) -> None:
+    z = torch.zeros_like(x)
+    z[...] = x
+    scaled_squares(z, y, 1.0, x.shape[0])
+
+
+@pytest.mark.parametrize("launches", [squares_of_doubles, squares_of_part, squares_of_copy])
+def test_tensors_that_torch_computes_from_arguments_are_errors(launches: Any) -> None:
+    function = qd.torch.function(launches, out={"y": "x"})
+    for _ in range(2):
+        with pytest.raises(qd.OctantsRuntimeError, match="computed from an argument"):
+            function(tensor(X)).sum().backward()
+
+
+def test_constants_that_torch_computes_from_arguments() -> None:
+    def scaled_by_largest(x: Any, y: Any) -> None:
+        y.zero_()
+        largest = x.detach().max() + torch.zeros_like(x)
+        scaled_squares(x, y, largest[0].item(), x.shape[0])
+
+    x = tensor(X)
+    qd.torch.function(scaled_by_largest, out={"y": "x"})(x).sum().backward()
+    assert x.grad.tolist() == pytest.approx((2 * X.max() * X).tolist())
+
+
+def test_an_input_that_torch_overwrites_is_an_error() -> None:
+    def squares_in_place(x: Any, y: Any) -> None:
+        x *= 2
+        scaled_squares(x, y, 1.0, x.shape[0])
+
+    with pytest.raises(RuntimeError, match="in-place"):
+        qd.torch.function(squares_in_place, out={"y": "x"})(tensor(X)).sum().backward()

@@ -176,3 +176,19 @@ class AdjointSolveFailed(UserError):
     exception = OctantsRuntimeError
     title = "the derivative of what `{name}` solves for: the Jacobian of the residual {problem}"
     remedy = "check that the residual is zero at the solution only; or give a `linear_solve`"
+
+
+class ComputedFromArgument(UserError):
+    """A kernel takes an array that another library computed from an argument."""
+
+    function: str
+    kernel: str
+    code = "OCT350"
+    exception = OctantsRuntimeError
+    title = (
+        "`{function}` passes `{kernel}` an array that was computed from an argument outside of a"
+        " kernel, where no gradient passes"
+    )
+    remedy = (
+        "compute it before the call or in a kernel; or call `detach()` on it if it is a constant"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,3 +85,17 @@ class ArrayLibrary(ABC):
     @abstractmethod
     def gradient(self, argument: Any) -> Any:
         """The gradient of what a kernel was passed, as an array."""
+
+    def tracking_computations(
+        self,
+        outputs: Sequence[Any],  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
+        """A context in which the library tracks what it computes from arguments.
+
+        Its own updates of outputs are left to the tape.
+        """
+        return nullcontext()
+
+    def is_computed(self, value: Any) -> bool:  # noqa: ARG002
+        """Whether a value was computed from an argument, while computations were tracked."""
+        return False

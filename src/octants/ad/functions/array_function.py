@@ -29,6 +29,7 @@ from octants.ad.tapes.tape import Tape
 from octants.cached_property import cached_property
 from octants.data import current_runtime
 from octants.data.ndarray import Ndarray, make_ndarray
+from octants.diagnostics.kernel_as_function_errors import ComputedFromArgument
 from octants.ir.core import Companion
 from octants.launch.gradients.taped_memory import TapedMemory, memory_of
 from octants.launch.kernel_device import device_of_array
@@ -240,6 +241,7 @@ def _reversed(
 
     Raises:
         OneByOne: several adjoints must be propagated one after the other.
+        OctantsRuntimeError: a kernel takes what the library computed from an argument.
     """
     function = run.function
     numbers = [name for name in wanted if not function.is_array(name, run.arrays[name])]
@@ -249,8 +251,12 @@ def _reversed(
     if gradients is not None:
         tape = BatchedTape(gradients, loss, **options)
     with tape:
-        with _around(run, duals, tape):
+        outputs = [run.passed[name] for name in function.outputs]
+        with _around(run, duals, tape), function.library.tracking_computations(outputs):
             returned = function.function(*run.passed.values())
+        for kernel, arguments in tape.launched():
+            if any(map(function.library.is_computed, arguments)):
+                raise ComputedFromArgument(function.name, kernel).at()
         for name in function.outputs:
             tape.untracked.check(memory_of(run.passed[name], name))
         if gradients is None:

@@ -667,6 +667,13 @@ class Tape:
                 self._all_entries.append(entry)
         self._launches += count is None
 
+    @internal
+    def launched(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """The names and the arguments of the kernels that were launched, in order."""
+        for entry in self._entries:
+            if isinstance(entry, LaunchEntry):
+                yield entry.kernel, entry.arguments
+
     @property
     def _entries(self) -> list[TapeEntry]:
         """The recorded entries, in order."""
