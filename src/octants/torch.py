@@ -200,28 +200,18 @@ _MOST_REPEATED = 64
 
 def _called_by_address(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
     """The outputs of a step; None if it must be evaluated."""
-    device, function = driver.device(), step.function
+    device = driver.device()
     pairs = zip(step.inputs, tensors, strict=True)
     tensors = [each.contiguous() if role.kind == "a" else each for role, each in pairs]
     is_here = _is_on_host if device.shares_memory else _is_on_gpu
     if not tensors or not all(is_here(each, device) for each in tensors):
         return None
-    for name in step.constants:
-        if not isinstance(function.annotation(name), ScalarType):
-            return None
-    kinds = tuple([(each.shape, each.dtype) for each in tensors])
-    key = step.inputs, step.outputs, kinds, tuple(map(type, step.constants.values()))
-    repeated = function.repeated.get(key)
+    try:
+        repeated = _repeated(step, tensors)
+    except (OctantsError, TypeError):  # types that kernels do not have, as an evaluation says
+        return None
     if repeated is None:
-        try:
-            inputs = list(map(_shaped, tensors))
-            outputs = step.output_shapes(inputs)
-        except (OctantsError, TypeError):  # types that kernels do not have, as an evaluation says
-            return None
-        shapes = [(each.shape, _torch_dtype(each.dtype)) for each in outputs]
-        if len(function.repeated) == _MOST_REPEATED:
-            function.repeated.clear()
-        repeated = function.repeated[key] = RepeatedStep(step, inputs, outputs), shapes
+        return None
     call, made = repeated
     where = tensors[0].device
     found = tuple([torch.empty(shape, dtype=dtype, device=where) for shape, dtype in made])
@@ -233,6 +223,36 @@ def _called_by_address(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...] | 
     is_done = call.run(*addresses, step.constants)
     device.make_stream_wait(stream)
     return found if is_done else None
+
+
+def _repeated(
+    step: Step, tensors: Sequence[Any]
+) -> tuple[RepeatedStep, list[tuple[tuple[int, ...], Any]]] | None:
+    """A step for tensors of certain types, and the shapes and dtypes of its outputs.
+
+    None if they depend on numbers in tensors, or constants are no numbers.
+    """
+    function = step.function
+    for name in step.constants:
+        if not isinstance(function.annotation(name), ScalarType):
+            return None
+    kinds = tuple([(each.shape, each.dtype) for each in tensors])
+    types = tuple(map(type, step.constants.values()))
+    key: tuple[Any, ...] = step.inputs, step.outputs, kinds, types, driver.state.generation
+    if function.computes_shapes:
+        names = [role.name for role in step.inputs if role.kind == "x"]
+        if any(isinstance(function.annotation(name), ScalarType) for name in names):
+            return None
+        key += tuple(step.result_shapes(list(map(_shaped, tensors))))
+    found = function.repeated.get(key)
+    if found is None:
+        inputs = list(map(_shaped, tensors))
+        outputs = step.output_shapes(inputs)
+        shapes = [(each.shape, _torch_dtype(each.dtype)) for each in outputs]
+        if len(function.repeated) == _MOST_REPEATED:
+            function.repeated.clear()
+        found = function.repeated[key] = RepeatedStep(step, inputs, outputs), shapes
+    return found
 
 
 def _is_on_host(tensor: Any, _: Any) -> bool:
@@ -249,7 +269,8 @@ def _is_on_gpu(tensor: Any, device: Any) -> bool:
 def _is_row_major(tensor: Any) -> bool:
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     is_strided = is_plain and tensor.layout is torch.strided
-    return is_strided and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
+    has_memory = is_strided and tensor.is_contiguous() and not tensor._is_zerotensor()
+    return has_memory and not (tensor.is_neg() or tensor.is_conj())
 
 
 class _BatchedNode(_Node):

@@ -270,3 +270,49 @@ def test_fields_with_gradients_take_a_tape(taken: list[str]) -> None:
     assert gradient.tolist() == [2.0] * 3
     assert scale.grad[None] == X.sum()
     assert taken == ["value"]
+
+
+@qd.kernel
+def repetitions(x: qd.types.ndarray(ndim=1), n: qd.i32, y: qd.types.ndarray(ndim=1)):
+    for i in y:
+        y[i] = x[0] * n
+
+
+def test_functions_that_give_shapes_see_numbers_and_what_changes(taken: list[str]) -> None:
+    extra = [0]
+    function = qd.torch.function(repetitions, out={"y": lambda x, n: (n + extra[0],)})  # noqa: ARG005
+    for number, more in (3, 0), (5, 0), (2, 1), (3, 0):
+        extra[0] = more
+        x = torch.ones(1, requires_grad=True)
+        y = function(x, number)
+        assert y.tolist() == [number] * (number + more)
+        y.sum().backward()
+        assert x.grad.item() == number * (number + more)
+    assert taken == ["value", "pullback"] * 4
+    assert function(torch.ones(1), torch.tensor(4)).tolist() == [4, 4, 4, 4]
+
+
+def test_another_init_has_another_default_type(taken: list[str]) -> None:
+    @qd.kernel
+    def total(x: qd.types.ndarray(ndim=1)) -> float:
+        found = 0.0
+        for i in range(x.shape[0]):
+            found += x[i]
+        return found
+
+    function = qd.torch.function(total)
+    x = torch.ones(3)
+    qd.init(arch=qd.cpu, default_fp=qd.f32)
+    assert function(x).dtype == torch.float32
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    assert function(x).dtype == torch.float64
+    assert taken == ["value"] * 2
+
+
+def test_adjoints_without_memory_are_zeros() -> None:
+    function = qd.torch.function(scaled_in_place, inout="x")
+    x = torch.ones(3, requires_grad=True)
+    y = qd.torch.function(repetitions, out={"y": 3})(x, 2)
+    for result in function(x, 2.0), y:
+        (found,) = torch.autograd.grad(result, x, torch._efficientzerotensor((3,)))
+        assert found.tolist() == [0.0, 0.0, 0.0]

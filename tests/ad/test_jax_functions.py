@@ -443,6 +443,22 @@ def test_numbers_of_python_for_arrays_without_axes() -> None:
     assert jax.grad(function)(2.0, 3.0) == 3.0
 
 
+def test_a_compiled_program_sees_a_list_that_has_changed() -> None:
+    @qd.kernel
+    def scaled(x: qd.types.ndarray(ndim=1), factors: qd.template(), y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = factors[0] * x[i]
+
+    factors = [0.0]
+    function = qd.jax.function(scaled, out={"y": "x"})
+    program = jax.jit(jax.value_and_grad(lambda x: function(x, factors).sum()))
+    for factor in 2.0, 3.0, 2.0, 5.0:
+        factors[0] = factor
+        value, gradient = program(jnp.ones(3))
+        assert value == 3 * factor
+        assert gradient.tolist() == [factor] * 3
+
+
 def test_calls_that_are_errors() -> None:
     with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` is no array, but of type dict"):
         qd.jax.function(scaled_squares, out={"y": "x"})({"a": X}, 2.0, 3)

@@ -37,7 +37,12 @@ from octants.launch.streams import launching_in
 from octants.launch.warm.changing_numbers import varying_reads
 from octants.launch.warm.warm_call import Recogniser, WarmCall, make_entry, recogniser_of
 from octants.launch.warm.warm_gradient import WarmGradients
-from octants.runtime.arguments.kernel_signatures import is_in_class, is_method, read_signature
+from octants.runtime.arguments.kernel_signatures import (
+    Signature,
+    is_in_class,
+    is_method,
+    read_signature,
+)
 from octants.runtime.arguments.parameters import make_key_function
 from octants.timeline import COMPILE, span
 from octants.types.compile_time_reads import ReadKey
@@ -295,6 +300,13 @@ class Kernel(Generic[P, R_co]):
         """
         bound = self.bind_arrays(arguments, named)
         return inspection.inspect(self.specialise(bound), mode)
+
+    @internal
+    def current_signature(self) -> Signature:
+        """The parameters and results, with the default types of the present `init`."""
+        if self.generation != _state.generation:
+            self._renew()
+        return self.signature
 
     def _renew(self) -> None:
         """Drop everything that belongs to an earlier `init`."""

@@ -124,10 +124,15 @@ class ArraySignature:
         """The annotation of a parameter; None where a Python function states no array type."""
         if not isinstance(self.kernel, Kernel):
             return self._stated.get(name)
-        signature = self.kernel.signature
+        signature = self.kernel.current_signature()
         return signature.annotations[signature.names.index(name)]
 
     # -- shapes ---------------------------------------------------------------------------------
+
+    @property
+    def computes_shapes(self) -> bool:
+        """Whether a function of the arguments gives the shape of an output."""
+        return any(map(_is_function, self.out.values()))
 
     def output_shapes(self, bound: Mapping[str, Any]) -> list[Shaped]:
         """The shape and dtype of each result for arguments, which may be `Shaped` themselves."""
@@ -165,7 +170,7 @@ class ArraySignature:
                     raise self._wrong(problem)
                 raise self._bad(name, f"has the shape of `{given}`, which is no array argument")
             return known[given]
-        if callable(given) and not hasattr(given, "shape"):
+        if _is_function(given):
             return self._shaped(name, given(**seen), seen, known)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
             return Shaped(tuple(given.shape), np.dtype(given.dtype))
@@ -200,7 +205,9 @@ class ArraySignature:
         Raises:
             OctantsTypeError: it returns something else.
         """
-        kinds = self.kernel.signature.returns if isinstance(self.kernel, Kernel) else None
+        if not isinstance(self.kernel, Kernel):
+            return []
+        kinds = self.kernel.current_signature().returns
         for kind in kinds or ():
             if not isinstance(kind, ScalarType) or kind.element_shape or len(kinds or ()) > 1:
                 raise WrongOutput(self.name, "return", "is not a number").at()
@@ -247,6 +254,10 @@ def _array_annotations(function: Callable[..., Any]) -> dict[str, NdarrayAnnotat
         return {}
     stated = {name: resolve_annotation(plain, each) for name, each in plain.__annotations__.items()}
     return {name: each for name, each in stated.items() if isinstance(each, NdarrayAnnotation)}
+
+
+def _is_function(given: OutputShape) -> bool:
+    return callable(given) and not hasattr(given, "shape")
 
 
 def _is_extent(value: Any) -> bool:

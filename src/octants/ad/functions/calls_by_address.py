@@ -71,14 +71,14 @@ class RepeatedStep:
         if alone is None:
             return False
         call = self._call
-        if call is None or not alone[0].is_current(call.specialisation):
-            try:
+        try:
+            if call is None or not call.is_current(alone[0]):
                 if self._step.kind not in ("value", "pullback") or NUMBER in self._step.inputs:
                     raise _NotByAddress
                 call = self._call = _Call(self._step, *alone, self._inputs, self._outputs)
-            except (_NotByAddress, OctantsError):  # the latter an evaluation explains
-                self._refused_in = driver.state.generation
-                return False
+        except (_NotByAddress, OctantsError):  # the latter an evaluation explains
+            self._refused_in = driver.state.generation
+            return False
         return call.run(inputs, outputs, self._step.constants if constants is None else constants)
 
 
@@ -179,8 +179,12 @@ class _Call:
         self._results = dict(zip(self._function.results, step.result_shapes(inputs), strict=True))
         self._check_shapes()
         self._parameters = [None] * len(owner) + list(self._function.parameters)
-        templates = map(self._template, self._function.parameters)
-        self.specialisation = kernel.specialisation((*owner, *templates))
+        self._templates = (*owner, *map(self._template, self._function.parameters))
+        self._has_constants = any(
+            not isinstance(self._function.annotation(name), ScalarType) and self._what(name) is None
+            for name in self._function.parameters
+        )
+        self.specialisation = kernel.specialisation(self._templates)
         self._device = self.specialisation.device
         self._reverse = None
         if not self._is_value:
@@ -191,6 +195,16 @@ class _Call:
         self._distinct: list[tuple[int, int]] = []
         self._arguments = list(map(self._argument, self._function.parameters))
         self._run = self._run_value() if self._is_value else self._run_reverse()
+
+    def is_current(self, kernel: Kernel[..., Any]) -> bool:
+        """Whether a call of the kernel runs the same specialisation now.
+
+        Raises:
+            OctantsError: it does not compile now.
+        """
+        if self._has_constants:  # they may be lists, whose contents may have changed
+            return kernel.specialisation(self._templates) is self.specialisation
+        return kernel.is_current(self.specialisation)
 
     def run(
         self, inputs: Sequence[int], outputs: Sequence[int], constants: Mapping[str, Any]
@@ -226,13 +240,13 @@ class _Call:
         return is_output or Role("gx", name) in self._found
 
     def _check_shapes(self) -> None:
-        """Refuse arrays that JAX wants in other types, and extents that are errors."""
+        """Refuse arrays that JAX wants in other types, or made for others, and wrong extents."""
         names, known = self._function.results, self._memory.known
         for role, position in {**self._given, **self._found}.items():
             name = names[role.name] if role.kind in ("f", "a") else role.name
             what = self._what(name)
             is_number = name == RETURNED or not self._is_array(name)
-            if not is_number and (what is None or known[position].dtype != what.dtype):
+            if not is_number and known[position] != what:
                 raise _NotByAddress
             if any(extent > _LARGEST_EXTENT for extent in known[position].shape):
                 raise _NotByAddress
