@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.analysis.indices.affine_arithmetic import Affine
 from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
-from octants.ir.core import ArrayRef, Companion
+from octants.ir.core import ArrayRef, Companion, Value
 from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
@@ -76,6 +77,33 @@ OWN = "  %q: f32 = atomic<add, @x, adjoint>(%own, %t, %i)\n"
 def test_accesses_that_never_meet_get_sections(body: str, count: int) -> None:
     text = sectioned(body)
     assert len(re.findall("^section", text, re.MULTILINE)) == count
+
+
+def test_accesses_with_the_same_uniform_indices_are_compared_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs of them would be 20000."""
+    pairs: list[object] = []
+    together = ElementAliasing.together
+
+    def counted(self: ElementAliasing, one: Value, other: Value) -> tuple[Affine, Affine]:
+        pairs.append((one, other))
+        return together(self, one, other)
+
+    monkeypatch.setattr(ElementAliasing, "together", counted)
+    rows, columns = 10, 20
+    body = OWN
+    for row in range(rows):
+        body += f"  %r{row}: i32 = constant<{row + 2}>()\n"
+        body += f"  %t{row}: i32 = binary<add>(%t, %r{row})\n"
+        for k in range(columns):
+            number = row * columns + k
+            body += f"  %c{number}: i32 = constant<{k}>()\n"
+            body += f"  %i{number}: i32 = binary<mul>(%i, %c{number})\n"
+            body += f"  %p{number}: f32 = atomic<add, @x, adjoint>(%own, %t{row}, %i{number})\n"
+    text = sectioned(body)
+    assert len(re.findall("^section", text, re.MULTILINE)) == rows + 2
+    assert len(pairs) < 1000
 
 
 def test_sections_of_one_partition_share_no_element() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-from octants.analysis.indices.affine_arithmetic import Affine
+from octants.analysis.indices.affine_arithmetic import Affine, wrapped
 from octants.analysis.indices.equal_indices import EqualIndices
 from octants.ir import ops
 from octants.ir.core import Operation, Value
@@ -41,12 +41,23 @@ class ElementAliasing(EqualIndices):
 
     def sections(self, accesses: Sequence[ops.Access]) -> list[list[ops.Access]]:
         """Accesses to one array in groups, so that no two groups ever touch one element."""
-        found: list[list[ops.Access]] = []
+        alike: dict[Hashable, list[ops.Access]] = {}
         for op in accesses:
-            touched = [group for group in found if any(self._may_meet(op, each) for each in group)]
+            alike.setdefault(tuple(map(self._uniform_number, op.indices)), []).append(op)
+        found: list[list[ops.Access]] = []  # of accesses that are alike, the first
+        for first, *_ in alike.values():
+            touched = [g for g in found if any(self._may_meet(first, each) for each in g)]
             found = [group for group in found if group not in touched]
-            found.append([*(each for group in touched for each in group), op])
-        return found
+            found.append([*(each for group in touched for each in group), first])
+        others = {same[0]: same for same in alike.values()}
+        return [[op for each in group for op in others[each]] for group in found]
+
+    def _uniform_number(self, index: Value) -> Hashable:
+        """A key of the number that an index is for all work items; None if it may vary."""
+        expression = self.expression(index)
+        if not all(map(self.is_uniform, expression.terms)):
+            return None
+        return index.type, expression.constant, frozenset(expression.terms.items())
 
     def _may_meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether two accesses, of any work items and iterations, may be to one element."""
@@ -74,10 +85,10 @@ class ElementAliasing(EqualIndices):
 
     def _always_differ(self, read: Affine, written: Affine) -> bool:
         """Whether two indices differ for all work items and iterations."""
-        difference = written.plus(read, -1)
-        atoms = {**read.terms, **written.terms}
-        uniform = all(self.is_uniform(atom) for atom in atoms)
-        return not difference.terms and difference.constant != 0 and uniform
+        if read.terms != written.terms:
+            return False
+        difference = wrapped(written.constant - read.constant, read.bits)
+        return difference != 0 and all(map(self.is_uniform, read.terms))
 
     def _same_item_only(self, indices: Sequence[tuple[Value, Value]]) -> bool:
         """Whether equal indices imply that the same work item computed them."""
