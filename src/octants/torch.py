@@ -105,7 +105,7 @@ class _TorchArrays(ArrayLibrary):
 
 
 class _Tracking(TorchFunctionMode):  # type: ignore[misc]
-    """Lets torch track what it computes from arguments.
+    """Lets torch track what it computes from arguments, unless the program says ``no_grad``.
 
     Where it tracks, it refuses to update an argument in place. That is right for inputs; updates of
     outputs are not tracked, since the tape notices those that it may not ignore.
@@ -114,6 +114,15 @@ class _Tracking(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, outputs: Sequence[Any]) -> None:
         super().__init__()
         self._outputs = outputs
+        self._tracked = torch.enable_grad()
+
+    def __enter__(self) -> Any:
+        self._tracked.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._tracked.__exit__(*error)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -121,9 +130,12 @@ class _Tracking(TorchFunctionMode):  # type: ignore[misc]
         name = func.__name__
         is_update = name.endswith("_") and not name.endswith("__")
         is_update = is_update or name == "__setitem__" or name.startswith("__i")
-        is_of_output = is_update and any(args[0] is each for each in self._outputs)
-        with torch.set_grad_enabled(not is_of_output):
-            return func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        target = args[0] if args else named.get("input")
+        if not is_update or all(target is not each for each in self._outputs):
+            return func(*args, **named)
+        with torch.no_grad():
+            return func(*args, **named)
 
 
 class _Node(torch.autograd.Function):  # type: ignore[misc]

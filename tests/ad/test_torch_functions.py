@@ -301,6 +301,26 @@ def test_constants_that_torch_computes_from_arguments() -> None:
     assert x.grad.tolist() == pytest.approx((2 * X.max() * X).tolist())
 
 
+def test_what_torch_computes_without_gradients_is_a_constant() -> None:
+    def scaled_by_largest(x: Any, y: Any) -> None:
+        torch.relu_(input=y)
+        with torch.no_grad():
+            largest = x.max()
+        scaled_squares(x, y, largest, x.shape[0])
+
+    x = tensor(X)
+    qd.torch.function(scaled_by_largest, out={"y": "x"})(x).sum().backward()
+    assert x.grad.tolist() == pytest.approx((2 * X.max() * X).tolist())
+
+
+def test_functions_within_functions_are_errors() -> None:
+    def fourth_powers(x: Any, y: Any) -> None:
+        scaled_squares(squares(x, 1.0), y, 1.0, x.shape[0])
+
+    with pytest.raises(qd.OctantsRuntimeError, match=r"OCT338|OCT350"):
+        qd.torch.function(fourth_powers, out={"y": "x"})(tensor(X)).sum().backward()
+
+
 def test_an_input_that_torch_overwrites_is_an_error() -> None:
     def squares_in_place(x: Any, y: Any) -> None:
         x *= 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,12 +89,12 @@ class ArrayLibrary(ABC):
     def tracking_computations(
         self,
         outputs: Sequence[Any],  # noqa: ARG002
-    ) -> AbstractContextManager[object]:
-        """A context in which the library tracks what it computes from arguments.
+    ) -> AbstractContextManager[object] | None:
+        """A context in which the library tracks what it computes from arguments; None: it cannot.
 
         Its own updates of outputs are left to the tape.
         """
-        return nullcontext()
+        return None
 
     def is_computed(self, value: Any) -> bool:  # noqa: ARG002
         """Whether a value was computed from an argument, while computations were tracked."""

@@ -252,9 +252,10 @@ def _reversed(
         tape = BatchedTape(gradients, loss, **options)
     with tape:
         outputs = [run.passed[name] for name in function.outputs]
-        with _around(run, duals, tape), function.library.tracking_computations(outputs):
+        tracking = function.library.tracking_computations(outputs)
+        with _around(run, duals, tape), tracking or contextlib.nullcontext():
             returned = function.function(*run.passed.values())
-        for kernel, arguments in tape.launched():
+        for kernel, arguments in tape.launched() if tracking else ():
             if any(map(function.library.is_computed, arguments)):
                 raise ComputedFromArgument(function.name, kernel).at()
         for name in function.outputs:
