@@ -98,7 +98,7 @@ def results(module: Module, bounds: tuple[int, int]) -> tuple[Any, Any]:
     arrays = {
         "x": rng.normal(size=5).astype(np.float32),
         "y": np.zeros(5, np.float32),
-        "w": np.zeros(100, np.float32),
+        "w": np.zeros(800, np.float32),  # as `products` has elements
         "n": np.array(bounds, np.int32),
     }
     run(module, arrays)
@@ -297,20 +297,42 @@ def test_long_iterations_stay_in_lanes() -> None:
     assert updates(unrolled(module).tasks[0].body) == [0, 4]
 
 
+def products(rows: int, upper: int) -> Module:
+    """A loop whose iterations add a product to a column of so many rows."""
+    factors = [f"%{20 + row}: f32 = unary<sin>(%{19 + row if row else 7})" for row in range(rows)]
+    lines = ["%15: f32 = load<@x, primal>(%3)", "%16: f32 = binary<mul>(%15, %12)"]
+    for row in range(rows):
+        lines += [
+            f"%{40 + row}: i32 = constant<{50 * row}>()",
+            f"%{60 + row}: i32 = binary<add>(%10, %{40 + row})",
+            f"%{80 + row}: i32 = binary<add>(%{60 + row}, %{40 + row})",
+            f"%{100 + row}: f32 = binary<mul>(%{20 + row}, %16)",
+            f"%{120 + row}: f32 = atomic<add, @w, primal>(%{100 + row}, %{80 + row})",
+        ]
+    return kernel(0, upper, "\n    ".join(lines), before="\n  ".join(factors))
+
+
 @pytest.mark.parametrize(
     ("rows", "blocks"), [(1, [0, 32]), (2, [0, 32]), (4, [0, 64]), (8, [0, 128]), (16, [0, 128])]
 )
 def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list[int]) -> None:
     """Threads that exchange factors do so for up to 128 products of at most 24 factors."""
-    factors = [f"%{20 + row}: f32 = unary<sin>(%{19 + row if row else 7})" for row in range(rows)]
-    lines = ["%15: f32 = load<@x, primal>(%3)", "%16: f32 = binary<mul>(%15, %12)"]
-    for row in range(rows):
-        lines += [
-            f"%{40 + row}: i32 = constant<{100 * row}>()",
-            f"%{80 + row}: i32 = binary<add>(%10, %{40 + row})",
-            f"%{100 + row}: f32 = binary<mul>(%{20 + row}, %16)",
-            f"%{120 + row}: f32 = atomic<add, @w, primal>(%{100 + row}, %{80 + row})",
-        ]
-    module = kernel(0, 96, "\n    ".join(lines), before="\n  ".join(factors))
+    module = products(rows, 96)
     assert updates(unrolled(module, exchanges=True).tasks[0].body) == blocks
     assert updates(unrolled(module).tasks[0].body) == [0, 32]
+
+
+@pytest.mark.parametrize(
+    ("rows", "upper", "blocks"),
+    [
+        (4, 31, [15 * 4, 16 * 4]),  # a chunk, and the rest: 8, 4 and 3 columns
+        (8, 31, [3 * 8, 16 * 8, 4 * 8]),  # a loop over 4 columns each, and 3
+        (8, 28, [12 * 8, 16 * 8]),
+    ],
+)
+def test_a_long_rest_of_products_is_a_loop(rows: int, upper: int, blocks: list[int]) -> None:
+    module = products(rows, upper)
+    result = unrolled(module, exchanges=True)
+    assert updates(result.tasks[0].body) == blocks
+    for before, after in zip(results(module, (0, 0)), results(result, (0, 0)), strict=True):
+        assert np.array_equal(before, after)

@@ -256,10 +256,19 @@ class _Unroller:
     def _rest(self, op: ops.For, left: int) -> list[Value]:
         """Write the iterations that are left over: as many together as lanes can divide.
 
-        A subgroup exchanges the factors of outer products whose columns are a power of two.
+        A subgroup exchanges the factors of outer products whose columns are a power of two. If that
+        is much code, a loop runs as many columns each time as are the fewest.
         """
-        builder, first, carried = self._builder, op.lower, list(op.inits)
+        builder = self._builder
         has_rows = self._products is not None and len(self._sums_of(op)) % PIECE == 0
+        if has_rows and left > PIECE and left * operations_in(op) > _MOST_WORK:
+
+            def write(first: Value, inits: list[Value]) -> list[Value]:
+                return self._iterations(op, first, inits, PIECE)
+
+            op.lower, op.inits = write_chunks(builder, op, PIECE, write)
+            left %= PIECE
+        first, carried = op.lower, list(op.inits)
         while left:
             length = 1 << (left.bit_length() - 1) if has_rows and left >= PIECE else left
             carried = self._iterations(op, first, carried, length)
