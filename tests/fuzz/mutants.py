@@ -31,7 +31,8 @@ def main(name: str, first: int, last: int, profile: str = "core") -> None:
             print(seed, end="\t", flush=True)
             with contextlib.redirect_stdout(sys.stderr):  # of messages of the program
                 (verdict,) = check([generate(seed, "f64", profile)], backend)
-            print(verdict.status.value, *verdict.problems[:1], sep="\t", flush=True)
+            problems = [problem.splitlines()[0] for problem in verdict.problems[:1]]
+            print(verdict.status.value, *problems, sep="\t", flush=True)
             if verdict.status in (Status.DISAGREES, Status.FAILS):
                 return
 

@@ -110,7 +110,7 @@ def _activate(c: Context) -> bool | None:
 
 def _deactivate(c: Context) -> bool | None:
     options = [one for one in _sparse(c, ("own", "free")) if _is_own(one[1], one[2])]
-    if not options or c.chance(0.4):
+    if not options or c.chance(0.25):
         return None
     array, role, cells = c.pick(options)
     cell = _cell(c, array, role, cells)
