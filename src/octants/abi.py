@@ -104,20 +104,10 @@ LAUNCH_FAILURES = 48  # the address of the report on work items that ran out of 
 LAUNCH_RETRY = 56  # i64: 1 runs only those that ran out of space for records before
 LAUNCH_SIZE = 64
 
-# On devices with graphs there are two more words. All nodes of graphs that may run out of space for
-# records know of one word that stops them: when a work item runs out of space for records, its node
-# writes its own number there, and all nodes behind it do nothing.
-LAUNCH_STOP = 64  # the address of that word (i64), which is 0 while all goes well; 0 outside graphs
-LAUNCH_NODE = 72  # i64: the number of the node, which is none of another one in any graph
-LAUNCH_GRAPH_SIZE = 80
-
 PUSHED_SLOTS, MANY_PUSHED_SLOTS = 6, 22
 """The slots of a parameter block, behind those of the system, that a launch on Vulkan pushes, so
 that its kernels read them without a load. Besides the launch words and two more, these are 128
 bytes, which every device takes, or 256."""
-
-STOP_NUMBER = 0  # i64: the number of the node that ran out of space for records
-STOP_BEGUN = 8  # i64: how many replays have begun that were not stopped before
 
 # The record buffers of 32 threads stand together, interleaved by words of 4 bytes: word w of thread
 # t is word t // 32 * 32 * capacity / 4 + 32 * w + t % 32 of all, so that threads that work in step

@@ -67,6 +67,6 @@ class Emulated(Gpu):
 
     def head(self, f: ThreadText, name: str) -> str:
         slots = f"ptr noalias nonnull readonly align 8 dereferenceable({f.kernel.size}) %parameters"
-        size = abi.LAUNCH_GRAPH_SIZE
+        size = abi.LAUNCH_SIZE
         words = f"ptr noalias nonnull readonly align 8 dereferenceable({size}) %launch"
         return f"void @{name}({slots}, {words}, i64 %thread, i64 %threads) nounwind"

@@ -17,7 +17,6 @@ from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.ir.core import Array, Companion, Module, Space
 from octants.ir.parser import parse
 from octants.passes.loops.unroll_shared_sums import unroll_shared_sums
-from octants.runtime.cuda.graphs import abortable_nodes
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import f32, f64, i32
@@ -57,16 +56,6 @@ def assemble(module: Module, capability: int, folder: Path, **options: Any) -> s
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr + text
     return text
-
-
-@needs_assembler
-@pytest.mark.parametrize("capability", CAPABILITIES)
-def test_kernels_of_graphs_that_can_be_stopped(capability: int, tmp_path: Path) -> None:
-    path = tmp_path / "kernel.ptx"
-    path.write_text(abortable_nodes.code())
-    command = [str(tool("ptxas")), f"-arch=sm_{capability}", str(path), "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
 
 
 @needs_assembler

@@ -68,13 +68,6 @@ def graph_that_is_over() -> None:
 
 
 @case
-def graph_with_too_little_memory() -> None:
-    raise errors.GraphOutOfRecordMemory(
-        "the gradient of kernel `collide` needs more memory", 3
-    ).at()
-
-
-@case
 def graph_argument_that_is_missing() -> None:
     @qd.kernel
     def step(x: qd.types.ndarray(), n: qd.i32):

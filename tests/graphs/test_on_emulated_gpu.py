@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.runtime.capture import captures
-from octants.runtime.cuda.graphs.captured_commands import CudaGraph
-from octants.runtime.cuda.streams import Streams
 from octants.runtime.gpu import record_buffer_growth
 from tests.codegen.on_emulated_gpu import AddressableCuda, emulated_gpu
-from tests.graphs import test_graphs, test_races, test_replay_retries
+from tests.graphs import test_graphs, test_growing_records, test_races
 from tests.graphs.test_graphs import SIZE, World, differences
 
 _NAMES = [name for name in vars(test_graphs) if name.startswith("test_")]
@@ -43,9 +40,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddressableCuda]:
 for _name in _NAMES:
     if _name not in _ELSEWHERE:
         globals()[_name] = getattr(test_graphs, _name)
-for _name in vars(test_replay_retries):
+for _name in vars(test_growing_records):
     if _name.startswith("test_"):
-        globals()[_name] = getattr(test_replay_retries, _name)
+        globals()[_name] = getattr(test_growing_records, _name)
 
 
 def test_a_replay_is_one_launch(fake: AddressableCuda) -> None:
@@ -136,20 +133,6 @@ class Chains:
                 v, slope = np.sin(v) * 1.1, slope * np.cos(v) * 1.1
             slopes.append(slope)
         return np.array(slopes)
-
-
-def test_a_tape_that_becomes_too_small_grows(fake: AddressableCuda) -> None:
-    world = Chains()
-    with qd.graph.capture() as graph:
-        world.differentiate()
-    qd.sync()
-    for trips in (3, 20_000, 5, 20_000, 100_000, 10):
-        world.n[2] = trips
-        graph()
-        found = world.x.grad.to_numpy()
-        np.testing.assert_allclose(found, world.expected(), rtol=1e-4, atol=1e-6)
-    assert fake.calls["cuGraphInstantiateWithFlags"] >= 2
-    assert fake.calls["cuGraphExecDestroy"] == fake.calls["cuGraphInstantiateWithFlags"] - 1
 
 
 def test_work_items_that_the_device_counts(fake: AddressableCuda) -> None:
@@ -283,7 +266,7 @@ def test_graphs_in_streams(fake: AddressableCuda) -> None:
 
 
 def test_graphs_are_given_back(fake: AddressableCuda) -> None:
-    world = Chains()
+    world = World()
     qd.sync()
     for _ in range(5):
         with qd.graph.capture() as graph:
@@ -367,102 +350,18 @@ def test_a_kernel_of_many_tasks_is_one_launch(fake: AddressableCuda, graph: bool
     assert x.to_numpy().tolist() == [expected] * 50
 
 
-def test_the_host_waits_for_replays_that_may_stop(fake: AddressableCuda) -> None:
+def test_loops_that_memory_bounds_run_launch_by_launch(fake: AddressableCuda) -> None:
     world = Chains()
     with qd.graph.capture() as graph:
         world.differentiate()
     qd.sync()
-    for length, waits in ((3, True), (3, False), (4, True), (4, False)):
-        world.n.fill(length)
-        if not waits:
-            graph()
-            qd.sync()
-        fake.calls.clear()
-        for _ in range(5):
-            graph()
-        calls = {name: count for name, count in fake.calls.items() if not name.startswith("cuCtx")}
-        assert calls == {"cuGraphLaunch": 5}
-        world.chain()  # what decides has changed since replays had enough, or it has not
-        assert bool(fake.calls["cuStreamQuery"]) == waits
-        assert fake.calls["cuGraphInstantiateWithFlags"] == 0
-        qd.sync()
-    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
-
-
-def test_a_replay_that_was_trusted_and_has_stopped(fake: AddressableCuda) -> None:
-    world = Chains()
-    with qd.graph.capture() as graph:
-        world.differentiate()
-    for _ in range(2):
+    for length in (3, 20_000, 5, 20_000, 100_000, 10):
+        world.n[2] = length
         graph()
-        qd.sync()
-    versions = qd.driver.device().versions  # type: ignore[attr-defined]
-    wrote, versions.wrote = versions.wrote, lambda *_: None
-    world.n.fill(20_000)
-    versions.wrote = wrote
-    graph()
-    graph()
-    with pytest.raises(qd.OctantsRuntimeError, match="OCT425"):
-        qd.sync()
-    world.n.fill(9)
-    graph()
-    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
-
-
-def test_a_replay_that_falls_short_is_gone_on_with_once(fake: AddressableCuda) -> None:
-    world = Chains()
-    with qd.graph.capture() as graph:
-        world.differentiate()
-    qd.sync()
-    world.n[2] = 5000
-    fake.calls.clear()
-    fake.launches.clear()
-    for _ in range(4):
-        graph()
-    qd.sync()
-    assert fake.calls["cuGraphInstantiateWithFlags"] == 1  # built again, for the other three
-    assert fake.calls["cuGraphLaunch"] == 4 + 3
-    assert sum("_chain_task" in call.entry for call in fake.launches) == 4 + 3
-    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
-
-
-def test_a_wait_for_replays_that_ends_early(
-    fake: AddressableCuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = Chains()
-    with qd.graph.capture() as graph:
-        world.differentiate()
-    qd.sync()
-    world.n[2] = 5000
-    graph()
-    graph()
-    with monkeypatch.context() as patch:
-        patch.setattr(Streams, "wait", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            world.x.fill(1)
-    graph()
-    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
-    fake.calls.clear()
-    world.chain()
-    assert fake.calls["cuStreamQuery"] == 0  # nothing waits any more
-
-
-def test_a_replay_that_cannot_go_on(fake: AddressableCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Chains()
-    with qd.graph.capture() as graph:
-        world.differentiate()
-    qd.sync()
-    world.n[2] = 5000
-    for _ in range(3):
-        graph()
-    refused = OctantsMemoryError("there is none")
-    with monkeypatch.context() as patch:
-        patch.setattr(CudaGraph, "resume", lambda *_: (_ for _ in ()).throw(refused))
-        with pytest.raises(OctantsMemoryError, match=r"(?s)OCT465.*there is none.*begun: 3"):
-            world.x.fill(1)
-    qd.sync()
-    graph()
-    np.testing.assert_allclose(world.x.grad.to_numpy(), world.expected(), rtol=1e-4, atol=1e-6)
+        found = world.x.grad.to_numpy()
+        np.testing.assert_allclose(found, world.expected(), rtol=1e-4, atol=1e-6)
+        assert not graph.is_one_launch
+    assert not fake.calls["cuGraphInstantiateWithFlags"]
 
 
 @pytest.mark.parametrize("mode", ["gradient", "bare", "tangent"])

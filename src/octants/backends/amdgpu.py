@@ -18,11 +18,10 @@ from octants.runtime.device import Device
 from octants.target import Arch, Target
 
 if TYPE_CHECKING:
-    from octants.codegen.llvm.amdgpu import abortable_copy_kernels, amdgcn
+    from octants.codegen.llvm.amdgpu import amdgcn
     from octants.codegen.llvm.gpu import compilation
     from octants.runtime.hip import device, library
 else:
-    abortable_copy_kernels = Deferred("octants.codegen.llvm.amdgpu.abortable_copy_kernels")
     compilation = Deferred("octants.codegen.llvm.gpu.compilation")
     amdgcn = Deferred("octants.codegen.llvm.amdgpu.amdgcn")
     device = Deferred("octants.runtime.hip.device")
@@ -53,10 +52,9 @@ class AmdgpuBackend(LlvmGpuBackend):
         return driver_library()
 
     def make_device(self, chosen: Options) -> Device:
-        target = self.target(chosen)
+        self.target(chosen)  # an error if there is none
         warnings.warn(_UNTESTED, OctantsWarning, levels_to_the_user())
         return device.HipDevice(
-            lambda: abortable_copy_kernels.code(target),
             chosen.device,
             chosen.ad_stack_budget_bytes,
             library=driver_library(),

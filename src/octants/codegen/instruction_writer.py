@@ -305,9 +305,6 @@ class ThreadCode(Code):
     """Whether threads that do not all arrive had better add up their sums of products by
     `lanes_by_address`, instead of one by one."""
 
-    has_graphs: bool
-    """Whether a launch may be a node of a graph, with the launch words of a node."""
-
     masks: bool
     """Whether the machine predicates: it runs both branches of ifs, and each loop at least once.
     """

@@ -96,26 +96,13 @@ class ThreadRecordBuffer(RecordBuffer):
         code.branch(code.compare("gt", u64, nbytes, self._capacity()), on_failure, rare=True)
 
     def give_up(self, item: Operand, nbytes: Operand) -> bool:
-        """Report the work item and its need to the host, which retries it; stop a graph."""
+        """Report the work item and its need to the host, which retries it."""
         code = self._f.code
         address = code.launch_address(abi.LAUNCH_FAILURES)
         number = code.apply("sub", i64, item, self._f.first_item())
         code.call("refuse", [None, i64, i64], None, _report_failure, [address, number, nbytes])
-        if code.has_graphs:
-            self._stop()
         self._f.leave()
         return True
-
-    def _stop(self) -> None:
-        """Stop the nodes behind this one, if it is a node of a graph."""
-        code = self._f.code
-        node, address = code.launch_word(abi.LAUNCH_NODE), code.launch_word(abi.LAUNCH_STOP)
-        is_node = code.compare("ne", u64, address, code.constant(0, u64))
-
-        def stop() -> None:
-            code.atomic_store(code.launch_address(abi.LAUNCH_STOP), u64, node)
-
-        code.branch(is_node, stop)
 
 
 def _shifted(code: ThreadCode, fn: str, x: Operand, distance: int) -> Operand:

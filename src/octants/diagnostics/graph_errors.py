@@ -6,7 +6,6 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsArgumentError,
     OctantsCompilationError,
-    OctantsMemoryError,
     OctantsRuntimeError,
     OctantsSyntaxError,
 )
@@ -53,18 +52,6 @@ class GraphUnderTape(UserError):
         "a graph cannot be {what} under a tape or forward mode, which would not see its launches"
     )
     remedy = "put the whole tape into the capture: `with qd.graph.capture() as g: with tape: ...`"
-
-
-class GraphOutOfRecordMemory(UserError):
-    """A replay that has stopped at a full record buffer, and no memory was left to enlarge it."""
-
-    reason: str
-    count: int
-    code = "OCT465"
-    exception = OctantsMemoryError
-    title = "a replay of a graph cannot continue: {reason}"
-    notes = ("replays that are incomplete or have not begun: {count}",)
-    remedy = "free memory, restore what the arrays held before, and replay it"
 
 
 class GraphIsOver(UserError):

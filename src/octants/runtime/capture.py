@@ -34,9 +34,8 @@ class Launch:
     """A launch; `run` takes the address of its parameter block, which belongs to the capture.
 
     `kernel` is the device's loaded kernel; None where the interpreter runs it. Where the host
-    shares the memory, `storage` bytes after the `slots` bytes are zeroed before each run. `quotas`
-    are the quotas of records that `kernel` reports for the launch. `number` is that of the launch
-    at the capture.
+    shares the memory, `storage` bytes after the `slots` bytes are zeroed before each run. `number`
+    is that of the launch at the capture.
     """
 
     run: Callable[[int], None]
@@ -45,7 +44,6 @@ class Launch:
     slots: int
     storage: int
     number: int
-    quotas: Any = None
 
     def __call__(self, later: int) -> None:
         """Launch again, with a number that is larger by ``later``."""
@@ -88,10 +86,6 @@ class CommandReplay(Protocol):
     @property
     def is_one_launch(self) -> bool: ...
 
-    @property
-    def may_be_resumed(self) -> bool:
-        """Whether a replay may lack memory for records, so that it has to be completed later."""
-
     def __call__(self, later: int, /) -> None:
         """Replay the commands; launches get numbers that are larger by ``later``."""
 
@@ -99,7 +93,7 @@ class CommandReplay(Protocol):
 class CommandList:
     """Replays commands one by one, for devices without graphs; ``kept`` is what they use."""
 
-    is_one_launch = may_be_resumed = False
+    is_one_launch = False
 
     def __init__(self, commands: Sequence[Command], kept: Any = None) -> None:
         self._commands = tuple(commands)
@@ -193,8 +187,7 @@ class Capture:
         if hasattr(owner, "device"):
             self.use(owner.device)
         number = ctypes.c_uint64.from_address(memory[0] + NUMBER).value
-        quotas = kernel.quotas() if hasattr(kernel, "quotas") else None
-        self.commands.append(Launch(run, kernel, *memory, number, quotas))
+        self.commands.append(Launch(run, kernel, *memory, number))
         self.kept.append(block)
         if not self.keeps_arrays:
             return True

@@ -71,7 +71,7 @@ class FakeHip(AddressableCuda):
         entries = {}
         for kernel in metadata["amdhsa.kernels"]:
             slots, words = [each for each in kernel[".args"] if "hidden" not in each[".value_kind"]]
-            assert words[".size"] == abi.LAUNCH_GRAPH_SIZE
+            assert words[".size"] == abi.LAUNCH_SIZE
             if not self.emulates:
                 entries[kernel[".name"]] = kernel[".name"], slots[".size"]
                 continue

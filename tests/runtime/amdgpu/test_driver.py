@@ -13,7 +13,7 @@ import pytest
 import octants as qd
 from octants.backends import amdgpu
 from octants.backends.table import obstacle_to
-from octants.codegen.llvm.amdgpu import abortable_copy_kernels, amdgcn
+from octants.codegen.llvm.amdgpu import amdgcn
 from octants.codegen.llvm.amdgpu.targets import WAVES, target
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import (
@@ -30,8 +30,7 @@ from octants.runtime.hip.library import FUNCTIONS, HipLibrary
 from octants.types.scalars import f32
 from tests.codegen.representative import module_of_atomics
 from tests.golden_files import check_golden, codes_of
-from tests.graphs import test_graphs, test_replay_retries
-from tests.runtime.amdgpu.code_reader import metadata_of
+from tests.graphs import test_graphs, test_growing_records
 from tests.runtime.amdgpu.fake_hip import FakeHip
 from tests.runtime.amdgpu.on_amdgpu import fake_gpu
 
@@ -149,9 +148,9 @@ def on_fake(test: Callable[..., None]) -> Callable[..., None]:
     return marked
 
 
-for _name in vars(test_replay_retries):
+for _name in vars(test_growing_records):
     if _name.startswith("test_"):
-        globals()[_name] = on_fake(getattr(test_replay_retries, _name))
+        globals()[_name] = on_fake(getattr(test_growing_records, _name))
 
 
 def test_waves_of_64_are_not_launched_in_halves() -> None:
@@ -180,7 +179,7 @@ def case(function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def start(**facts: Any) -> HipDevice:
-    return HipDevice(lambda: b"", library=FakeHip(**facts).library())
+    return HipDevice(library=FakeHip(**facts).library())
 
 
 @case
@@ -209,7 +208,7 @@ def unsupported_processor() -> None:
 @case
 def failed_call_of_hip() -> None:
     fake = FakeHip()
-    device = HipDevice(lambda: b"", library=fake.library())
+    device = HipDevice(library=fake.library())
     fake.fail("cuStreamCreate", 1)
     device.create_stream()
 
@@ -265,14 +264,6 @@ def test_structures_are_laid_out_as_in_the_header() -> None:
     assert offsets == [24, 32, 48]
     offsets = [getattr(library.CopyNode, name).offset for name in ("source", "target", "width")]
     assert offsets == [48, 128, 160]
-
-
-@pytest.mark.parametrize("processor", ["gfx942", "gfx1030", "gfx1201"])
-def test_kernels_of_abortable_graphs(processor: str) -> None:
-    found = metadata_of(abortable_copy_kernels.code(target(processor)))["amdhsa.kernels"]
-    kinds = [f"{kind}_{size}" for size in (16, 4, 2, 1) for kind in ("copy", "fill")]
-    assert {each[".name"] for each in found} == {"octants_begin", *(f"octants_{k}" for k in kinds)}
-    assert {each[".wavefront_size"] for each in found} == {WAVES[processor]}
 
 
 def test_assembly_of_a_kernel() -> None:

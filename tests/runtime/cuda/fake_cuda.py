@@ -121,45 +121,12 @@ class Call:
         return self.cuda.view(address, count, dtype)
 
 
-def _is_stopped(call: Call) -> bool:
-    number = call.words(call.launch[abi.LAUNCH_STOP // 8], 1)
-    return bool(number[0])
-
-
-def _begin(call: Call) -> None:
-    if not _is_stopped(call):
-        call.words(call.launch[abi.LAUNCH_STOP // 8] + abi.STOP_BEGUN, 1)[0] += 1
-
-
-def _move(call: Call) -> None:
-    """What `octants_copy_16` and the like do."""
-    target, target_step, source, source_step, units, rows = call.slots.tolist()
-    kind, size = call.entry.split("_")[1:]
-    nbytes = units * int(size)
-    places = (target, target_step, source, source_step)
-    assert not any(place % int(size) for place in places[: 4 if kind == "copy" else 1])
-    for row in range(0 if _is_stopped(call) else rows):
-        if kind == "copy":
-            values = bytes(call.cuda.bytes_at(source + row * source_step, nbytes))
-        else:
-            values = (source.to_bytes(4, "little") * (nbytes // 4 + 1))[:nbytes]
-        call.cuda.bytes_at(target + row * target_step, nbytes)[:] = values
-
-
-_MOVES = [f"octants_{kind}_{size}" for kind in ("copy", "fill") for size in (16, 4, 2, 1)]
-STOPPABLE: dict[str, Callable[[Call], None]] = dict.fromkeys(_MOVES, _move)
-STOPPABLE["octants_begin"] = _begin
-
-
 def _clear(call: Call) -> None:
     ranges = call.slots.reshape(-1, 2).tolist()
     assert call.grid <= len(ranges)
     for address, nbytes in ranges[: call.grid]:
         assert not (address | nbytes) % 4
         call.cuda.bytes_at(address, nbytes)[:] = bytes(nbytes)
-
-
-STOPPABLE["octants_clear"] = _clear
 
 
 def _copy_each(call: Call) -> None:
@@ -170,8 +137,7 @@ def _copy_each(call: Call) -> None:
         call.cuda.bytes_at(target, nbytes)[:] = bytes(call.cuda.bytes_at(source, nbytes))
 
 
-STOPPABLE["octants_copy_each"] = _copy_each
-_WITHOUT_WORDS = "octants_clear", "octants_copy_each"
+_OWN = {"octants_clear": _clear, "octants_copy_each": _copy_each}
 
 
 @dataclass
@@ -194,7 +160,7 @@ class FakeCuda:
     accesses: set[tuple[int, int]] = field(default_factory=set)
     """Contexts whose GPU may access another one's memory, and the contexts of that."""
     init_status: int = 0
-    kernels: dict[str, Callable[[Call], None]] = field(default_factory=lambda: dict(STOPPABLE))
+    kernels: dict[str, Callable[[Call], None]] = field(default_factory=lambda: dict(_OWN))
     calls: Counter[str] = field(default_factory=Counter)
     order: list[str] = field(default_factory=list)
     """The functions that were called, in order."""
@@ -645,8 +611,8 @@ class FakeCuda:
             return cuda.INVALID_HANDLE
         assert configuration.grid > 0 and configuration.block > 0
         words: Any = ()
-        if entry not in _WITHOUT_WORDS:
-            words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1])
+        if entry not in _OWN:
+            words = (ctypes.c_int64 * (abi.LAUNCH_SIZE // 8)).from_address(arguments[1])
         call = Call(
             self,
             entry,
@@ -715,8 +681,8 @@ class FakeCuda:
         assert node.block > 0
         assert (node.grid_y, node.grid_z, node.block_y, node.block_z) == (1, 1, 1, 1)
         words: Any = ()
-        if entry not in _WITHOUT_WORDS:
-            words = (ctypes.c_int64 * (abi.LAUNCH_GRAPH_SIZE // 8)).from_address(arguments[1] or 0)
+        if entry not in _OWN:
+            words = (ctypes.c_int64 * (abi.LAUNCH_SIZE // 8)).from_address(arguments[1] or 0)
         parameters = ctypes.string_at(arguments[0] or 0, size)
         return Call(self, entry, parameters, list(words), node.grid, node.block, 0)
 

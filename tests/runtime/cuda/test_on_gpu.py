@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octants.artifact import Artifact, Dispatch
+from octants.artifact import Artifact, Dispatch, RecordBufferSizeInputs
 from octants.diagnostics.exceptions import (
     InternalError,
     OctantsAssertionError,
@@ -43,8 +43,16 @@ pytestmark = pytest.mark.skipif(not _has_gpu(), reason="there is no NVIDIA GPU")
 ADD = ptx.kernel([(Dispatch("add", 0, "(slots[4], slots[5])"), ptx.ADD)], 3)
 
 
-def record(bounds: str = "(slots[4], slots[5])", block: int = 0) -> Artifact:
-    return ptx.kernel([(Dispatch("record", 0, bounds, block, records=True), ptx.RECORDS)], 3)
+def record(
+    bounds: str = "(slots[4], slots[5])",
+    block: int = 0,
+    needs: RecordBufferSizeInputs | None = None,
+) -> Artifact:
+    dispatch = Dispatch("record", 0, bounds, block, records=True, needs=needs)
+    return ptx.kernel([(dispatch, ptx.RECORDS)], 3)
+
+
+BY_ITEM = RecordBufferSizeInputs(slots=(), by_item=True)
 
 
 @pytest.fixture
@@ -314,7 +322,7 @@ class Captured:
 
 def test_graphs(device: CudaDevice) -> None:
     one, two, rows = (device.allocate(8 * 1000) for _ in range(3))
-    add, recording = device.load(ADD), device.load(record())
+    add, recording = device.load(ADD), device.load(record(needs=BY_ITEM))
     captured = Captured(device)
     device.clear(one.address, 8 * 1000)
     write(device, one.address, [5, 6, 7])
@@ -354,7 +362,7 @@ def test_messages_of_graphs(device: CudaDevice, capsys: Any) -> None:
 
 
 def test_graphs_in_streams(device: CudaDevice) -> None:
-    memory, recording = device.allocate(8 * 1000), device.load(record())
+    memory, recording = device.allocate(8 * 1000), device.load(record(needs=BY_ITEM))
     spin = device.load(ptx.kernel([(Dispatch("spin", 0), ptx.SPIN)], 1))
     captured = Captured(device)
     captured.launch(spin, 10**6)

@@ -197,8 +197,6 @@ def _reverse_and_capture(
         replay = device.make_graph(capture.commands, [*capture.kept, memory])
     except OctantsError:  # of the driver; the tape has been reversed
         return None
-    if replay.may_be_resumed:
-        return None
     launches = sum(isinstance(each, Launch) for each in capture.commands)
     return CapturedReversal(replay, launches, nbytes)
 

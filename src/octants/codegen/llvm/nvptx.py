@@ -177,7 +177,7 @@ class Nvptx(Gpu):
         slots = f"ptr noalias readonly byval([{size // 8} x i64]) align 8 %parameters"
         if size > self.by_value:
             slots = "ptr noalias nonnull readonly align 8 %parameters"
-        count = abi.LAUNCH_GRAPH_SIZE // 8
+        count = abi.LAUNCH_SIZE // 8
         words = f"ptr noalias readonly byval([{count} x i64]) align 8 %launch"
         most = f.block_size or (self.exchange_subgroups * self.subgroup if f.products else 0)
         limit = f' "nvvm.maxntid"="{most}"' if most else ""

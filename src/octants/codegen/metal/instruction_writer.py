@@ -71,7 +71,6 @@ class Variable:
 class MetalCode(ThreadCode):
     """All instructions of a function, as text."""
 
-    has_graphs = False
     has_f64 = False
     shares_by_address = False
     masks = False

@@ -60,7 +60,6 @@ class Words:
 class ControlFlowCode(ThreadCode):
     """A function of an entry point: its variables, its hoisted code, and the rest."""
 
-    has_graphs = False
     shares_by_address = False
 
     def __init__(self, assembly: Assembly, entry: EntryPoint) -> None:

@@ -35,7 +35,7 @@ class CommandTable:
         kept: What the commands use; it is kept alive.
     """
 
-    is_one_launch = may_be_resumed = False
+    is_one_launch = False
 
     def __init__(self, device: RowRunner, commands: Sequence[Command], kept: Any = None) -> None:
         self._device = device

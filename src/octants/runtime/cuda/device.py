@@ -103,7 +103,6 @@ class CudaDevice(LaunchContext):
         if captures:
             refuse_read()
         if self.streams.is_busy:
-            self.replays.settle()
             self.streams.leave(self.streams.current.stream)
             self.streams.order_foreign_streams()
         self.streams.default.transfers.read(address, into, self.synchronize)
@@ -215,7 +214,6 @@ class CudaDevice(LaunchContext):
         found = foreign_array(value, self.streams.current.stream.handle)
         if found is None:
             return None
-        self.replays.is_shared = True
         ordinal = found.ordinal
         if ordinal is None and found.address:
             ordinal = self.context.ordinal_of(found.address)
@@ -258,7 +256,6 @@ class CudaDevice(LaunchContext):
         ordinal: int = tensor.get_device()
         if ordinal != self.context.ordinal:
             raise OtherDevice("the tensor", f"GPU {ordinal}", repr(self)).at()
-        self.replays.is_shared = True
         handle, streams = torch_stream(ordinal), self.streams
         if handle or streams.is_busy:
             stream = streams.foreign(handle)
@@ -282,14 +279,12 @@ class CudaDevice(LaunchContext):
 
     def export_memory(self, owner: Any) -> Any:
         """An object that keeps ``owner`` alive for another library."""
-        self.replays.is_shared = True
         if owner is not None:
             self.versions.exported(owner.address)
         return ExportedMemory(owner, self.memory)
 
     def make_stream_wait(self, stream: int | None) -> None:
         """Make a stream of another library wait for all launches; -1: none has to wait."""
-        self.replays.settle()
         if stream == -1:
             return
         self.streams.leave(self.streams.current.stream)
@@ -300,7 +295,6 @@ class CudaDevice(LaunchContext):
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], typestr: str
     ) -> dict[str, Any]:
         """The ``__cuda_array_interface__`` of an array in this memory."""
-        self.replays.is_shared = True
         self.versions.exported(address)
         stream = self.streams.current_handle()
         return array_interface(address, shape, strides, typestr, stream)

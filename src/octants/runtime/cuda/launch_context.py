@@ -9,11 +9,9 @@ from collections import deque
 from collections.abc import Iterator
 
 from octants.artifact import Artifact
-from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.runtime.cuda import copy_each_kernel
 from octants.runtime.cuda.context import Context, context_of
-from octants.runtime.cuda.graphs import abortable_nodes, clear_kernel
-from octants.runtime.cuda.graphs.replay_retries import Replays
+from octants.runtime.cuda.graphs import clear_kernel
 from octants.runtime.cuda.library import Library, open_library
 from octants.runtime.cuda.memory import DeviceAllocation, DeviceMemory
 from octants.runtime.cuda.modules import DeviceFunction, Module
@@ -68,11 +66,9 @@ class LaunchContext(GpuDevice):
         self.replayed_graphs = 0
         self._graph_record_buffers: DeviceAllocation | None = None
         self._graph_stream: Stream | None = None
-        parts = (context, self.memory, self.streams, self._dropped_modules)
-        self.replays = Replays(*parts, self.abortable_code)
         self.versions = Versions(self.memory.live.find)
         self.memory.freed = self.versions.freed
-        self.memory.before_free = self._before_free
+        self.memory.before_free = self.streams.join_others
         self.memory.after_allocation = self.streams.follow_default
         self.memory.relieve = self.free_record_buffers
         self.queue_here = self.streams.queue
@@ -83,10 +79,6 @@ class LaunchContext(GpuDevice):
     def become_one_of_several(self) -> None:
         """Take notice that the process uses another GPU, too."""
         self.streams.become_one_of_several()
-
-    def abortable_code(self) -> bytes:
-        """The copy and fill kernels of abortable graphs, as the driver loads them."""
-        return abortable_nodes.code().encode()
 
     def clear_kernel(self) -> DeviceFunction | None:
         """The loaded kernel of `graphs.clear_kernel`; None if there is none for the GPU."""
@@ -160,21 +152,10 @@ class LaunchContext(GpuDevice):
         """Synchronise: wait for all launches, write what kernels printed, raise the first error."""
         self.streams.wait()
         self.context.launched.clear()
-        if self.streams.is_busy:
-            self.replays.settle()
-        try:
-            self.replays.confirm()
-        except OctantsRuntimeError as error:
-            self.pending.add(error)
         self.confirm_record_buffers()
         self.messages.deliver()
         if self._dropped_modules or self.dropped_graphs:
             self._unload()
-
-    def _before_free(self) -> None:
-        """Make the default stream wait for everything that may use memory about to be freed."""
-        self.replays.settle()
-        self.streams.join_others()
 
     def _unload(self) -> None:
         with self.context.active():

@@ -70,7 +70,7 @@ class PreparedDispatch:
         self.action: Action = action
         self.block, self.fill = action.block, action.fill
         self.handle = c_void_p(action.function.handle)
-        self.words = cuda.words(abi.LAUNCH_GRAPH_SIZE // 8)
+        self.words = cuda.words(abi.LAUNCH_SIZE // 8)
         self.words[abi.LAUNCH_UPPER // 8] = 1
         self.arguments = (c_void_p * 2)(0, ctypes.addressof(self.words))
         grid = action.fill if action.is_computed else 1

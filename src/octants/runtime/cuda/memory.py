@@ -70,9 +70,6 @@ class DeviceMemory:
         self.freed: Callable[[int, int], None] = _nothing
         self.before_free: Callable[[], None] = _nothing
         self.after_allocation: Callable[[], None] = _nothing
-        self.is_held = False
-        """Whether freeing is postponed, because replays that are being resumed may use the memory.
-        """
         self.waits_for_all = False
         """Whether streams of other libraries may be using what is freed next."""
 
@@ -139,7 +136,7 @@ class DeviceMemory:
         return self._try_allocate(size)
 
     def _free_dropped(self) -> None:
-        if not self._dropped or self.is_held:
+        if not self._dropped:
             return
         self.before_free()
         if self.waits_for_all:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from ctypes import byref, c_float, c_void_p
 from typing import Any, TypeVar, final
 
@@ -267,7 +267,6 @@ class Streams:
         """Whether the process uses other GPUs: then the default stream is this GPU's only for calls
         in its context.
         """
-        self._before_queueing: Callable[[], None] | None = None
         self.unused: deque[Any] = deque()
         """Owners of memory that no later launch uses; those before may still run."""
         self._freed_after: deque[tuple[Event, list[Any]]] = deque()
@@ -405,12 +404,6 @@ class Streams:
         with self._lock:
             self.is_busy += count
 
-    def call_before_queueing(self, hook: Callable[[], None] | None) -> None:
-        """Call a function before any other work is queued; None: stop calling it."""
-        if (hook is None) != (self._before_queueing is None):
-            self.become_busy(-1 if hook is None else 1)
-        self._before_queueing = hook
-
     def join_others(self) -> None:
         """Make the default stream wait for all others."""
         if self.dropped:
@@ -426,31 +419,20 @@ class Streams:
         self.order(self.default, self.current.stream)
 
     def current_handle(self) -> int:
-        """The handle of the thread's stream, for queueing work now; replays are settled first."""
-        if self._before_queueing is not None:
-            self._before_queueing()
+        """The handle of the thread's stream, for queueing work now."""
         if self.is_one_of_several and _thread.streams not in (None, self):
             raise OtherStream(repr(_thread.streams.context), repr(self.context)).at()
-        return self.handle_without_settling()
-
-    def queue(self) -> Transfers:
-        """The thread's stream as a queue of copies; replays are settled first."""
-        if not self.is_busy:
-            return self._default_queue
-        self.current_handle()
-        return self.current.stream.transfers
-
-    def queue_without_settling(self) -> Transfers:
-        """The thread's stream as a queue of copies, without settling replays."""
-        self.handle_without_settling()
-        return self.current.stream.transfers
-
-    def handle_without_settling(self) -> int:
-        """The handle of the thread's stream, without settling replays."""
         stream = self.current.stream
         if self.unordered and stream is self.default:
             self.order_foreign_streams()
         return stream.handle
+
+    def queue(self) -> Transfers:
+        """The thread's stream as a queue of copies."""
+        if not self.is_busy:
+            return self._default_queue
+        self.current_handle()
+        return self.current.stream.transfers
 
     def thread_event(self) -> Event:
         """The thread's own event for ordering two streams."""

@@ -8,7 +8,7 @@ from octants.artifact import SYSTEM, Artifact, Dispatch, Slot
 from octants.diagnostics.exceptions import InternalError
 from octants.functions_from_text import define
 from octants.runtime.gpu.driver import PreparedDispatch
-from octants.runtime.gpu.record_buffer_growth import Bounds, Quota, Recording
+from octants.runtime.gpu.record_buffer_growth import Bounds, Recording
 from octants.runtime.gpu.record_buffers import DeviceRecordBuffers
 from octants.runtime.parameter_blocks.slots import SlotViews
 
@@ -79,19 +79,12 @@ class GpuKernel:
         """The values of the slots of the parameter block at an address."""
         return self.slots.unpack(self.slots.view(block))
 
-    def quotas(self) -> list[Sequence[Quota]]:
-        """The quotas that the last launch ran with, one list for each action."""
-        recordings = [action.recording for action in self.actions]
-        return [() if each is None else each.last for each in recordings]
-
     def run(self, step: PreparedDispatch, slots: Sequence[int]) -> None:
         """Queue the launch of a dispatch, given the slots of the parameter block."""
         action: Action = step.action
         recording = action.recording
         if action.bounds is not None:
             step.resize(action.bounds(slots))
-        if recording is not None:
-            recording.last = []
         if step.is_empty:
             return
         if recording is None:

@@ -95,14 +95,12 @@ class Quota:
 class Planned:
     """The quota of a node of a graph, which runs ``items`` work items from ``lower`` on.
 
-    `items` is 0 if the device computes the bounds. One that `is_sure` cannot run out of space for
-    records.
+    `items` is 0 if the device computes the bounds. The node cannot run out of space for records.
     """
 
     quota: Quota
     lower: int
     items: int
-    is_sure: bool
 
     def put(self, words: Any, heap: int, report: int) -> None:
         """Write launch words; ``heap`` is the address of record buffers, ``report`` of failures."""
@@ -189,7 +187,6 @@ class Recording:
         self._need = 0  # what its work items have needed so far, at the first share
         self._known: dict[tuple[int, ...], Known] = {}
         self._domains: dict[tuple[int, ...], tuple[tuple[int, ...], Bounds]] = {}
-        self.last: list[Quota] = []
 
     def run(
         self,
@@ -206,7 +203,6 @@ class Recording:
             upper: The one past the last.
             slots: The slots of the parameter block.
         """
-        self.last = []
         with buffers.lock:
             if self._run_again(_Launch(step, (lower, upper), buffers, slots)):
                 return
@@ -238,7 +234,6 @@ class Recording:
         """Register a queued launch with the words of an earlier one."""
         if last.versions:
             buffers.trust(self._artifact.kernel or self._artifact.name)
-        self.last = [last.quota]
 
     def _parts(self, lower: int, upper: int) -> list[Bounds]:
         """The bounds of the launches that the work items are split into."""
@@ -257,7 +252,6 @@ class Recording:
 
         The host reads the bounds, unless it knows them from an earlier launch.
         """
-        self.last = []
         with buffers.lock:
             lower, upper = self._domain(buffers, address, slots)
             parts = self._parts(lower, upper)
@@ -274,37 +268,16 @@ class Recording:
         known = None if versions is None else self._known.get(key)
         if known is not None and known.versions != versions:
             known = None
-        if known is not None and self._run_known(launch, known):
+        quota = None if known is None else self._run_known(launch, known)
+        if known is not None and quota is not None:
             inputs, layout = self._read_inputs(slots), launch.buffers.layout
-            step.repeat = Repeat(bounds, inputs, known.versions, layout, self.last[-1])
+            step.repeat = Repeat(bounds, inputs, known.versions, layout, quota)
             return
         quota = self._run_some(launch)
         if versions is not None:
             _learn(self._known, key, Known(quota.capacity, quota.share, versions))
 
-    def resume(
-        self, step: PreparedDispatch, plan: Planned, buffers: DeviceRecordBuffers, report: int
-    ) -> None:
-        """Run the work items of a graph's node that are in the failure report at the address
-        ``report``.
-
-        0 runs all work items of a node that has not run.
-        """
-        self.last = []
-        with buffers.lock:
-            need = 0
-            if report:
-                step.words[abi.LAUNCH_FAILURES // 8], need = buffers.copy_failures(
-                    report, plan.items
-                )
-            bounds = plan.lower, plan.lower + plan.items
-            self._run_some(_Launch(step, bounds, buffers, ()), failed_need=need)
-
     # -- earlier launches -----------------------------------------------------------------------
-
-    def versions(self, slots: Sequence[int]) -> tuple[int, ...] | None:
-        """Versions of the memory that determines the size of record buffers; None if unknown."""
-        return self._current(self._needs, slots)
 
     def _current(
         self, needs: RecordBufferSizeInputs | None, slots: Sequence[int]
@@ -337,20 +310,18 @@ class Recording:
         items = bounds if needs.by_item else ()
         return (share, *(slots[number] for number in needs.slots), *items)
 
-    def _run_known(self, launch: _Launch, known: Known) -> bool:
-        """Run work items with the capacity of an earlier, equal launch; False if there is no
+    def _run_known(self, launch: _Launch, known: Known) -> Quota | None:
+        """Run work items with the capacity of an earlier, equal launch; None if there is no
         memory.
         """
         full = self._full(launch.step, launch.items)
         full.share, capacity = known.share, known.capacity
         quota = self._quota_within_budget(launch, full, capacity, capacity)
-        if quota is None:
-            return False
-        self._launch(launch, quota, launch.buffers.clean_report(launch.items))
-        if known.versions:
-            launch.buffers.trust(self._artifact.kernel or self._artifact.name)
-        self.last.append(quota)
-        return True
+        if quota is not None:
+            self._launch(launch, quota, launch.buffers.clean_report(launch.items))
+            if known.versions:
+                launch.buffers.trust(self._artifact.kernel or self._artifact.name)
+        return quota
 
     def _full(self, step: PreparedDispatch, items: int) -> Quota:
         """The threads that occupy the GPU, or one for each work item, with the initial share."""
@@ -363,58 +334,45 @@ class Recording:
 
     # -- graphs ---------------------------------------------------------------------------------
 
-    def plan(
-        self,
-        step: PreparedDispatch,
-        bounds: tuple[int, int] | None,
-        slots: Sequence[int],
-        last: Sequence[Quota],
-    ) -> list[Planned]:
-        """The quotas for replaying a launch that has just run; empty if they cannot be known.
+    def may_be_planned(self, is_computed: bool) -> bool:
+        """Whether the slots decide how much is needed; the device may have computed the bounds."""
+        needs = self._needs
+        return needs is not None and not (needs.memory or (is_computed and needs.by_item))
 
-        Args:
-            bounds: The bounds of the work items; None if the device computes them.
-            last: The quotas that the launch ran with.
+    def plan(
+        self, step: PreparedDispatch, bounds: Bounds | None, slots: Sequence[int]
+    ) -> list[Planned] | None:
+        """The quotas for replaying a launch; None if no earlier one with equal inputs is known.
+
+        Only for a dispatch that `may_be_planned`. The bounds are None if the device computes them.
         """
         if bounds is None:
-            found = self._known_of(slots)
-            if found is None:
-                return []
-            full = Quota(step.fill, step.block, 0, found.share)
-            return [Planned(self._limited(full, found.capacity), 0, 0, is_sure=True)]
-        if not last:
-            return []
-        return [self._plan_some(step, part, slots, last) for part in self._parts(*bounds)]
-
-    def _plan_some(
-        self, step: PreparedDispatch, bounds: Bounds, slots: Sequence[int], last: Sequence[Quota]
-    ) -> Planned:
-        lower, items = bounds[0], bounds[1] - bounds[0]
-        known = self._known.get(self._key(step, bounds, slots))
-        if known is not None and not known.versions:
-            full = self._full(step, items)
+            known = self._known_of(slots)
+            if known is None:
+                return None
+            full = Quota(step.fill, step.block, 0, known.share)
+            return [Planned(self._limited(full, known.capacity), 0, 0)]
+        plans = []
+        for lower, upper in self._parts(*bounds):
+            known = self._known.get(self._key(step, (lower, upper), slots))
+            if known is None:
+                return None
+            full = self._full(step, upper - lower)
             full.share = known.share
-            return Planned(self._limited(full, known.capacity), lower, items, is_sure=True)
-        most = max(last, key=lambda quota: quota.capacity)
-        quota = Quota(most.blocks, most.block, 2 * most.capacity, most.share)
-        return Planned(quota, lower, items, is_sure=False)
+            plans.append(Planned(self._limited(full, known.capacity), lower, upper - lower))
+        return plans
 
     def _known_of(self, slots: Sequence[int]) -> Known | None:
-        """The capacity of an earlier launch with equal inputs, at any share."""
-        if self._needs is None or self._needs.by_item or self._needs.memory:
-            return None
+        """The capacity of an earlier launch with equal slots, at any share."""
+        assert self._needs is not None
         values = tuple(slots[number] for number in self._needs.slots)
         found = [known for key, known in self._known.items() if key[1:] == values]
         return found[-1] if found else None
 
     # -- run and retry --------------------------------------------------------------------------
 
-    def _run_some(self, launch: _Launch, failed_need: int = 0) -> Quota:
+    def _run_some(self, launch: _Launch) -> Quota:
         """Run work items, and again those that ran out of space for records, until all succeed.
-
-        Args:
-            failed_need: If not 0, only the work items in the failure report run; one of them needs
-                that many bytes.
 
         Returns:
             The quota of the last run.
@@ -429,10 +387,7 @@ class Recording:
             full.blocks = min(full.blocks, self._multiprocessors)
             lanes = _lanes(full.blocks * full.block)
             need = max(need, _generous_capacity(lanes, buffers))
-        generous, retries = need, failed_need > 0
-        if retries:
-            need, is_found = max(need, _words(failed_need)), True
-            generous = 2 * need
+        generous, retries = need, False
         while True:
             quota = self._quota_within_budget(launch, full, need, generous)
             if quota is not None:
@@ -456,7 +411,6 @@ class Recording:
                 need = generous = max(full.share, min(_FIRST_CAPACITY, need // 4))
         if is_found and quota.share == first_share:
             self._need = max(self._need, quota.capacity)
-        self.last.append(quota)
         return quota
 
     def _launch(self, launch: _Launch, quota: Quota, report: int, *, retry: bool = False) -> None:

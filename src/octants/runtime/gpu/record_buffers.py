@@ -141,16 +141,6 @@ class DeviceRecordBuffers:
             self._is_clean = True
         return need, count
 
-    def copy_failures(self, source: int, items: int) -> tuple[int, int]:
-        """Copy a failure report of a graph's node into the one of this record buffer.
-
-        Returns: The address of this record buffer's record, and the most bytes that a failed work
-        item needs.
-        """
-        address = self.failure_report(items)
-        self._queue.copy(address, source, report_bytes(items))
-        return address, self.read_failures()[0]
-
     def first_failure(self) -> int:
         """The first work item that failed, counted from the lower bound."""
         assert self._report is not None

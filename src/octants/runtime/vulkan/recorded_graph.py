@@ -26,7 +26,6 @@ class RecordedGraph:
     """Implements `runtime.capture.CommandReplay`; ``kept`` is what the commands use."""
 
     is_one_launch = True
-    may_be_resumed = False
 
     def __init__(
         self, machine: BatchedDevice, commands: Sequence[Command], kept: Any, recorded: Any

@@ -179,7 +179,7 @@ class Amdgpu(Gpu):
         return link(machine.emit_object(optimised))
 
     def head(self, f: ThreadText, name: str) -> str:
-        size, words = f.kernel.size, abi.LAUNCH_GRAPH_SIZE // 8
+        size, words = f.kernel.size, abi.LAUNCH_SIZE // 8
         by_value = f" byref([{size // 8} x i64])" if size <= self.by_value else ""
         pointer = f"ptr addrspace({_CONSTANTS})"
         slots = f"{pointer} noalias nonnull readonly{by_value} align 8 %parameters.given"

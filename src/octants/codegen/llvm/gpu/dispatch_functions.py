@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from octants import abi
 from octants.analysis.control_flow.trip_count_keys import TripCountKey, find_key
 from octants.analysis.cost_model import CHEAP
 from octants.analysis.floats.subnormals import normal_roots
@@ -189,7 +188,6 @@ class _Writer:
     def _begin(self, f: ThreadText) -> None:
         """Write the checks that may skip the whole dispatch."""
         f.start("start")
-        _skip_if_stopped(f)
         f.exit, leave = "end", f.exit
         stop_if_failed(f, self._kernel.module)
         f.exit = leave
@@ -208,20 +206,6 @@ class _Writer:
         head = f"define {self._machine.head(f, name)}"
         f.text.add_function("\n".join([head + " {", *body, "}\n"]))
         self.dispatches.append(replace(dispatch, starts_early=self._machine.starts_early))
-
-
-def _skip_if_stopped(f: ThreadText) -> None:
-    """Skip the node of a graph if an earlier node ran out of space for records."""
-    check, run = f.fresh_label("check"), f.fresh_label("run")
-    stop = f.launch_value(abi.LAUNCH_STOP, "ptr")
-    f.branch_if(f.apply("icmp eq", "ptr", stop, "null"), run, check, likely=True)
-    f.start(check)
-    address = f.in_global(stop)
-    number = f.assign(f"load atomic i64, ptr {address} {f.order}, align 8")
-    is_on = f.apply("icmp eq", "i64", number, 0)
-    is_own = f.apply("icmp eq", "i64", number, f.launch_value(abi.LAUNCH_NODE, "i64"))
-    f.branch_if(f.apply("or", "i1", is_on, is_own), run, "end", likely=True)
-    f.start(run)
 
 
 def _write_items(f: ThreadText, task: Task, key: TripCountKey | None, *, again: bool) -> None:

@@ -105,7 +105,6 @@ class GpuCode(LlvmCode, ThreadCode):
     Numbers of threads and subgroups are i32 where a `ThreadCode` has no wider type.
     """
 
-    has_graphs = True
     masks = False
     loads_four_words = True
 

@@ -1,8 +1,8 @@
 """Instantiates captured commands as a driver graph, with the memory that its nodes refer to.
 
 The addresses in the nodes are fixed. The graph owns its message buffers, its constants, and the
-record of work items that ran out of space for records. All graphs share one heap for record
-buffers, and therefore run one at a time.
+failure report of its record buffers, which no work item writes to. All graphs share one heap for
+record buffers, and therefore run one at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from octants import abi
 from octants.diagnostics.exceptions import InternalError, OctantsMemoryError
 from octants.lazy_dataclass import dataclass
 from octants.runtime.capture import NUMBER, Command, DeviceCall, Launch
-from octants.runtime.cuda.graphs.abortable_nodes import AbortableGraphBuilder
 from octants.runtime.cuda.graphs.builder import DriverGraphBuilder
 from octants.runtime.cuda.graphs.driver_graph import DriverGraph
 from octants.runtime.cuda.launch_state import (
@@ -37,29 +36,18 @@ if TYPE_CHECKING:
     from octants.runtime.cuda.launch_context import LaunchContext
 
 _BOUNDS_BYTES = 64
-_ALIGNMENT = 64
 
 
 class Unplanned(Exception):
     """The record-buffer size of a launch is unknown, so the launch cannot be part of a graph."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A dispatch of a captured launch, with the quota of its record buffer if it records.
-
-    It has a `number` in graphs that can be aborted; `report` is the address of its failure report.
-    """
+    """A dispatch of a captured launch, with the quota of its record buffer if it records."""
 
     step: PreparedDispatch
     plan: Planned | None = None
-    report: int = 0
-    number: int = 0
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether it may run out of space for records."""
-        return self.plan is not None and not self.plan.is_sure
 
 
 class CapturedLaunch:
@@ -81,9 +69,8 @@ class CapturedLaunch:
         self.nodes = list(self._make_nodes())
 
     def _make_nodes(self) -> Iterator[Node]:
-        kernel, command = self.command.kernel, self.command
-        slots = self.slots
-        for action, last in zip(kernel.actions, command.quotas, strict=True):
+        kernel, slots = self.command.kernel, self.slots
+        for action in kernel.actions:
             step = self._step(action)
             if action.bounds is not None:
                 step.resize(action.bounds(slots))
@@ -94,7 +81,7 @@ class CapturedLaunch:
                 yield Node(step)
                 continue
             known = None if action.is_computed else step.known or (0, 1)
-            plans = recording.plan(step, known, slots, last)
+            plans = recording.plan(step, known, slots)
             if not plans:
                 raise Unplanned
             for plan in plans:
@@ -112,39 +99,15 @@ class CapturedLaunch:
         address = self.command.block + NUMBER
         ctypes.c_uint64.from_address(address).value = self.command.number + later
         if self._copy is not None:
-            context, stream = self._machine.context, self._machine.streams.handle_without_settling()
+            context, stream = self._machine.context, self._machine.streams.current_handle()
             with context.active():
                 self._copy.upload(context, self.command.block, stream)
-
-    def resume(self, first: int) -> None:
-        """Run the rest of the launch in the thread's stream, from the node at a position on.
-
-        Of that node, only the work items that ran out of space for records are left.
-        """
-        kernel, machine = self.command.kernel, self._machine
-        stream = machine.streams.current.stream
-        quotas = [list(noted) for noted in self.command.quotas]
-        for number, node in enumerate(self.nodes[first:]):
-            step, plan = node.step, node.plan
-            step.configuration.stream = stream.handle
-            step.words[abi.LAUNCH_STOP // 8] = 0
-            if plan is None or plan.is_sure:
-                step.launch()
-                continue
-            recording = step.action.recording
-            assert recording is not None
-            recording.resume(
-                step, plan, machine.record_buffers_of(stream), 0 if number else node.report
-            )
-            quotas[kernel.actions.index(step.action)] += recording.last
-        self.command.quotas = quotas
 
 
 class InstantiatedGraph:
     """A driver graph of captured commands.
 
-    Its launches have numbers that are larger by `later` than at the capture. If it is `unsure`,
-    some of its nodes may run out of space for records, and replays can be aborted.
+    Its launches have numbers that are larger by `later` than at the capture.
 
     Raises:
         Unplanned: the record-buffer size of a launch is unknown.
@@ -163,56 +126,45 @@ class InstantiatedGraph:
         self.names = [launch.artifact.kernel for launch in self.launches.values()]
         self.buffers = [(a.artifact, a.buffer) for a in self.launches.values() if a.buffer]
         self.prints = any(buffer.capacity for _, buffer in self.buffers)
-        self.proved: list[tuple[int, ...]] | None = None
-        """The versions of memory at which a replay had large enough record buffers."""
         self._writes = WrittenRanges(each for command in commands for each in written_by(command))
         self._drawing = [launch for launch in self.launches.values() if launch.draws]
         nodes = [node for launch in self.launches.values() for node in launch.nodes]
-        self._plans = [node.plan for node in nodes if node.plan is not None]
-        self.unsure = any(node.is_unsure for node in nodes)
-        if self.unsure:
-            for node in nodes:
-                node.number = next(machine.replays.numbers)
-                node.step.words[abi.LAUNCH_STOP // 8] = machine.replays.kernels.word
-                node.step.words[abi.LAUNCH_NODE // 8] = node.number
+        plans = [(node.step, node.plan) for node in nodes if node.plan is not None]
         self._constants: list[DeviceAllocation] = []
-        self._heap: DeviceAllocation | None = None
-        self._report: DeviceAllocation | None = None
-        if self._plans:
-            self._heap = self._take_heap()
-            self._set_record_buffers([node for node in nodes if node.plan is not None])
+        self._record_buffers: tuple[DeviceAllocation, ...] = ()
+        if plans:
+            self._record_buffers = self._set_record_buffers(plans)
         self.graph = self._build(commands)
 
     # -- building -------------------------------------------------------------------------------
 
-    def _take_heap(self) -> DeviceAllocation:
+    def _set_record_buffers(
+        self, plans: Sequence[tuple[PreparedDispatch, Planned]]
+    ) -> tuple[DeviceAllocation, DeviceAllocation]:
+        """Set the record buffers of nodes; return the heap and the failure report."""
+        heap = self._take_heap([plan for _, plan in plans])
+        nbytes = max(report_bytes(plan.items) for _, plan in plans)
+        report = self._machine.memory.allocate(nbytes, "failed work items", zeroed=True)
+        for step, plan in plans:
+            plan.put(step.words, heap.address, report.address)
+            step.configuration.grid, step.configuration.block = plan.quota.blocks, plan.quota.block
+        return heap, report
+
+    def _take_heap(self, plans: Sequence[Planned]) -> DeviceAllocation:
         """Allocate one launch's record buffers; use fewer threads if they do not fit."""
         while True:
-            nbytes = max(plan.quota.nbytes for plan in self._plans)
+            nbytes = max(plan.quota.nbytes for plan in plans)
             try:
                 return self._machine.graph_record_buffers(nbytes)
             except OctantsMemoryError:
-                shrunk = [plan.shrink() for plan in self._plans if plan.quota.nbytes == nbytes]
+                shrunk = [plan.shrink() for plan in plans if plan.quota.nbytes == nbytes]
                 if not any(shrunk):
                     raise
-
-    def _set_record_buffers(self, nodes: Sequence[Node]) -> None:
-        """Set the addresses of the heap and of the failure report in the launch words of nodes."""
-        assert self._heap is not None
-        nbytes = max(_report_bytes(node) for node in nodes)
-        self._report = self._machine.memory.allocate(nbytes, "failed work items", zeroed=True)
-        for node in nodes:
-            node.report = self._report.address
-            assert node.plan is not None
-            node.plan.put(node.step.words, self._heap.address, node.report)
-            node.step.configuration.grid = node.plan.quota.blocks
-            node.step.configuration.block = node.plan.quota.block
 
     def _build(self, commands: Sequence[Command]) -> DriverGraph:
         with self._machine.context.active():
             machine = self._machine
-            abortable = AbortableGraphBuilder(machine.replays.kernels) if self.unsure else None
-            nodes = abortable or DriverGraphBuilder(machine.context)
+            nodes = DriverGraphBuilder(machine.context)
             for command in commands:
                 if isinstance(command, DeviceCall):
                     self._add_call(nodes, command)
@@ -230,26 +182,10 @@ class InstantiatedGraph:
             return
         address, values = command.arguments
         constant = self._machine.memory.allocate(values.nbytes, "constants of graphs")
-        queue = self._machine.streams.queue_without_settling()
+        queue = self._machine.streams.queue()
         queue.write(constant.address, values.reshape(-1).view(np.uint8))
         self._constants.append(constant)
         nodes.copy(address, constant.address, values.nbytes)
-
-    # -- versions of memory ---------------------------------------------------------------------
-
-    def versions(self) -> list[tuple[int, ...]] | None:
-        """The versions of the memory that decides how large record buffers are; None if unknown."""
-        found = []
-        for launch in self.launches.values():
-            for node in launch.nodes:
-                if node.is_unsure:
-                    recording = node.step.action.recording
-                    assert recording is not None
-                    current = recording.versions(launch.slots)
-                    if current is None:
-                        return None
-                    found.append(current)
-        return found
 
     def will_write(self) -> None:
         """Notify `machine.versions` of the memory that a replay writes."""
@@ -257,25 +193,9 @@ class InstantiatedGraph:
         if versions.watches:
             versions.wrote_again(self._writes)
 
-    # -- launching ------------------------------------------------------------------------------
-
     def renumber(self, later: int) -> None:
         """Set the numbers of the launches that draw random numbers; others do not use theirs."""
         for launch in self._drawing:
             launch.renumber(later)
             self.graph.change([node.step for node in launch.nodes])
         self.later = later
-
-    def find(self, number: int) -> tuple[CapturedLaunch, int]:
-        """The launch with the node of a number, and the position of that node in it."""
-        for launch in self.launches.values():
-            for position, node in enumerate(launch.nodes):
-                if node.number == number:
-                    return launch, position
-        raise InternalError(f"no node has number {number}")
-
-
-def _report_bytes(node: Node) -> int:
-    """The size of the failure report of a node, in bytes, a multiple of 64."""
-    assert node.plan is not None
-    return -(-report_bytes(node.plan.items) // _ALIGNMENT) * _ALIGNMENT

@@ -1,4 +1,4 @@
-"""Replays whose gradients outgrow the record buffers of the graph: nothing is lost or repeated.
+"""Replays whose gradients outgrow the record buffers of earlier ones: nothing is lost or repeated.
 
 Arrays decide how long loops are, and the graph itself lets these grow. What replays leave is what
 the same launches leave without a graph, to the bit.
