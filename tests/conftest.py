@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 import octants
+from tests import discrete_device
 
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
 if _SOURCE.is_dir() and not Path(octants.__file__).resolve().is_relative_to(_SOURCE):
@@ -38,6 +39,8 @@ if sys.dont_write_bytecode:  # a hundred processes of the tests would compile th
 
 if "OCTANTS_TEST_ARCH" in os.environ:  # what tests call the CPU is another arch
     octants.cpu = getattr(octants, os.environ["OCTANTS_TEST_ARCH"])
+
+discrete_device.install()
 
 FAKE: Any = None
 if os.environ.get("OCTANTS_TEST_ARCH") == "metal" and sys.platform != "darwin":

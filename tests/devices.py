@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from octants import options
-from octants.runtime.cpu.discrete_device import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.vulkan import physical_devices
+from tests import discrete_device
 from tests.codegen.on_gpu import gpu
+from tests.discrete_device import DiscreteMemory
 
 ARCH = os.environ.get("OCTANTS_TEST_ARCH", "cpu")
 ON_GPU = ARCH not in ("cpu", "python")
-DISCRETE = options.has_discrete_memory() or ON_GPU
+DISCRETE = discrete_device.is_requested() or ON_GPU
 
 shares_memory: Any = pytest.mark.skipif(DISCRETE, reason="it is about memory that the host shares")
 

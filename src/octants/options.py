@@ -406,16 +406,6 @@ def verifies_passes() -> bool:
     return os.environ.get("OCTANTS_VERIFY", "") not in ("", "0")
 
 
-def has_discrete_memory() -> bool:
-    """Whether the CPU gets memory that the host cannot touch, as a GPU has: for tests."""
-    return os.environ.get("OCTANTS_DISCRETE", "") not in ("", "0")
-
-
-def raises_late() -> bool:
-    """Whether that device raises errors of launches at the next synchronisation: for tests."""
-    return os.environ.get("OCTANTS_DISCRETE", "") == "late"
-
-
 def frames() -> tuple[str | None, int | None]:
     """The folder for what programs draw (``OCTANTS_FRAMES``), and after how many frames they end.
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octants.diagnostics.exceptions import InternalError
-from octants.runtime.cpu.discrete_device import DiscreteMemory
 from octants.runtime.devices.null import NullDevice
 from octants.runtime.memory.array_access import HOST, DeviceParts, Part, parts_of
 from octants.runtime.memory.host import address_of, describe
 from octants.runtime.memory.strided_copy import copy_rows
+from tests.discrete_device import DiscreteMemory
 
 
 class Counting(DiscreteMemory):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from octants import options
 from octants.artifact import Artifact
 from octants.backends.base import Backend, Updates
 from octants.cache import configured_store
@@ -24,11 +23,9 @@ from octants.target import HOST, NEVER, Blocks, Capabilities, Target
 if TYPE_CHECKING:
     from octants.analysis.lanes import choose_loops
     from octants.codegen.llvm import cpu
-    from octants.runtime.cpu import discrete_device
 else:
     cpu = Deferred("octants.codegen.llvm.cpu")
     choose_loops = Deferred("octants.analysis.lanes.choose_loops")
-    discrete_device = Deferred("octants.runtime.cpu.discrete_device")
 
 
 class CpuBackend(Backend):
@@ -36,20 +33,11 @@ class CpuBackend(Backend):
 
     name = HOST.name
     is_gpu = False
+    device_class = CpuDevice
 
-    @property
-    def has_several_devices(self) -> bool:
-        """As many as tests name, if they have memory of their own."""
-        return options.has_discrete_memory()
-
-    def make_device(self, chosen: Options) -> Device:
-        threads = chosen.cpu_max_num_threads
+    def make_device(self, chosen: Options) -> CpuDevice:
         budget = chosen.stack_budget(memory_of_the_machine())
-        if options.has_discrete_memory():
-            device = discrete_device.DiscreteDevice(threads, record_budget=budget)
-            device.is_late = options.raises_late()
-            return device
-        return CpuDevice(threads, record_budget=budget)
+        return self.device_class(chosen.cpu_max_num_threads, record_budget=budget)
 
     def target(self, chosen: Options) -> Target:
         return host_target()

@@ -1,4 +1,4 @@
-"""A device that counts launches and runs nothing, for tests of the layers above."""
+"""A device that runs nothing: that of ``arch=qd.python``, whose kernels the interpreter runs."""
 
 from __future__ import annotations
 

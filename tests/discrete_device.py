@@ -1,4 +1,7 @@
-"""The CPU as a device whose memory the host cannot access, to test the layers above.
+"""The CPU as a device whose memory the host cannot access.
+
+``OCTANTS_DISCRETE=1`` gives tests such a device for the CPU, also several with one memory each;
+``OCTANTS_DISCRETE=late`` one that raises the errors of launches at the next synchronisation.
 
 Addresses of this device are those of the host plus `_DISTANCE`, which no processor accepts: an
 access of the host ends the process. Kernels get translated pointers, and an error for a pointer to
@@ -9,12 +12,14 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import os
 import threading
 from typing import Any
 
 import numpy as np
 
 from octants.artifact import Artifact
+from octants.backends.cpu import CpuBackend
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.locks_at_fork import released_in_children
 from octants.runtime.capture import noted, refuse_read, thread_capture
@@ -170,9 +175,8 @@ class DiscreteDevice(DiscreteMemory, CpuDevice):
     queue.
     """
 
-    is_late = False
-
     def __init__(self, *given: Any, **options: Any) -> None:
+        self.is_late = os.environ["OCTANTS_DISCRETE"] == "late"
         self.failures: list[OctantsError] = []
         super().__init__(*given, **options)
 
@@ -189,3 +193,21 @@ class DiscreteDevice(DiscreteMemory, CpuDevice):
         for failure in failures:
             self.pending.add(failure)
         super().synchronize()
+
+
+def is_requested() -> bool:
+    """Whether the CPU gets such memory."""
+    return os.environ.get("OCTANTS_DISCRETE", "") not in ("", "0")
+
+
+def install() -> None:
+    """Let the CPU be such a device, of which there are as many as are named, where requested."""
+
+    def has_several_devices(_: CpuBackend) -> bool:
+        return is_requested()
+
+    def device_class(_: CpuBackend) -> type[CpuDevice]:
+        return DiscreteDevice if is_requested() else CpuDevice
+
+    for each in (has_several_devices, device_class):
+        setattr(CpuBackend, each.__name__, property(each))
