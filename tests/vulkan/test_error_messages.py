@@ -29,7 +29,6 @@ TEXTS: dict[str, UserError] = {
         "A GPU", "launched since the last synchronisation: `f`"
     ),
     "forked_from_vulkan": errors.ForkedVulkan(),
-    "validation_failed": errors.ValidationFailed("vkCmdDispatch(): a group count is too large"),
     "out_of_vulkan_memory": errors.OutOfVulkanMemory("A GPU", "3 GB", "of 4 GB, Octants uses 2 GB"),
     "loop_cut": errors.LoopCut("A driver"),
     "not_on_this_arch": errors.NotOnThisArch("barrier"),

@@ -58,7 +58,6 @@ class VulkanBackend(Backend):
             chosen.device,
             chosen.ad_stack_budget_bytes,
             without=chosen.vulkan_without,
-            is_checked=chosen.in_debug_mode,
             copy_kernel=lambda: copy_kernel.copy_kernel(target),
         )
 

@@ -139,17 +139,6 @@ class ForkedVulkan(UserError):
     remedy = 'start new processes instead: `multiprocessing.set_start_method("spawn")`'
 
 
-class ValidationFailed(UserError):
-    """The validation layer says that a call of ours is wrong."""
-
-    problem: str
-    code = "OCT448"
-    exception = OctantsRuntimeError
-    title = "Vulkan's validation layer found an error: {problem}"
-    notes = ("this is a bug of Octants or of the layer; no program can cause it",)
-    remedy = "please report it; without `debug=True` the layer is off"
-
-
 class TooDeepForDriver(UserError):
     """Nested branches and loops that exceed a limit of the driver."""
 

@@ -82,7 +82,6 @@ class VulkanDevice(BatchedDevice):
         without: Features not to use; see `Hardware.leaving`.
         copy_kernel: Compiles the kernel of `transfers.CopyKernel` for large copies within the
             device, where its driver copies slowly.
-        is_checked: Whether the validation layer checks all calls.
 
     Raises:
         OctantsRuntimeError: there is no Vulkan, no such device, or the device cannot run kernels.
@@ -94,10 +93,9 @@ class VulkanDevice(BatchedDevice):
         record_budget: int = 0,
         record_buffer_limit: int = 0,
         without: str = "",
-        is_checked: bool = False,
         copy_kernel: Callable[[], Artifact] | None = None,
     ) -> None:
-        hardware = choose(number or 0, without, is_checked)
+        hardware = choose(number or 0, without)
         shared = shared_state(_known, hardware, _Shared)
         threads = _FEW_THREADS if hardware.is_cpu else _THREADS
         super().__init__(hardware, shared, threads, record_budget, record_buffer_limit)
@@ -148,9 +146,7 @@ class VulkanDevice(BatchedDevice):
         return words, among, (nbytes, byref(words))
 
     def report(self) -> None:
-        """Raise what the validation layer found, and the error for a loop that was cut short."""
-        if self.hardware.validation is not None:
-            self.hardware.validation.report()
+        """Raise the error for a loop that was cut short."""
         if self._cut_word[0]:
             self._cut_word[0] = 0
             raise LoopCut(self.hardware.name).at()

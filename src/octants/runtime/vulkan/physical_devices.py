@@ -23,7 +23,6 @@ from octants.runtime.vulkan.library import (
     global_function,
     instance_functions,
 )
-from octants.runtime.vulkan.validation import EXTENSION, Validation, has_layer
 from octants.target import Blocks, Target
 
 _VERSION = 1 << 22 | 2 << 12  # Vulkan 1.2
@@ -76,15 +75,11 @@ _NEEDED = {"timeline": "timeline semaphores (timelineSemaphore)"}
 class Hardware:
     """A physical device. `features` are those of `codegen.structured.features`.
 
-    It allows allocations of `largest` bytes, if it has a limit. With `validation` a layer checks
-    all calls.
+    It allows allocations of `largest` bytes, if it has a limit.
     """
 
-    def __init__(
-        self, functions: Functions, handle: int, validation: Validation | None = None
-    ) -> None:
+    def __init__(self, functions: Functions, handle: int) -> None:
         self.functions = functions
-        self.validation = validation
         self.handle = c_void_p(handle)
         self.extensions = self._extensions()
         properties, controls = vk.Properties2(), vk.FloatControls()
@@ -311,20 +306,15 @@ def _chain(hardware: Hardware) -> tuple[Any, ...]:
 
 
 @functools.cache
-def all_hardware(is_checked: bool = False) -> tuple[Hardware, ...]:
+def all_hardware() -> tuple[Hardware, ...]:
     """The physical devices, best first, of an instance that stays until the process ends.
-
-    With ``is_checked``, the instance has the validation layer.
 
     Raises:
         OctantsRuntimeError: there is none.
     """
-    validation = Validation() if is_checked and has_layer() else None
-    instance = _make_instance(validation)
+    instance = _make_instance()
     functions = instance_functions(instance)
-    if validation is not None:
-        validation.attach(instance)
-    found = [Hardware(functions, handle, validation) for handle in _handles(functions, instance)]
+    found = [Hardware(functions, handle) for handle in _handles(functions, instance)]
     if not found:
         reason = "; that of a GPU may lack the right to open it, in /dev/dri on Linux"
         raise NoVulkanDevice(f"no driver offers one{_chosen()}{reason}").at()
@@ -344,19 +334,13 @@ def _handles(functions: Functions, instance: int) -> list[int]:
     return [handle for handle in handles if handle]
 
 
-def _make_instance(validation: Validation | None) -> int:
+def _make_instance() -> int:
     create = global_function("vkCreateInstance", c_int32, c_void_p, c_void_p, c_void_p)
     application = vk.ApplicationInfo(application=b"octants", api_version=_VERSION)
     info = vk.InstanceCreateInfo(application=addressof(application))
-    extensions = []
-    if validation is not None:
-        validation.enable_layer(info)
-        extensions.append(EXTENSION)
     if PORTABLE_DRIVERS in _instance_extensions():
-        info.flags = _ENUMERATE_PORTABLE
-        extensions.append(PORTABLE_DRIVERS)
-    info.extension_count = len(extensions)
-    info.extensions = (c_char_p * len(extensions))(*extensions)
+        info.flags, info.extension_count = _ENUMERATE_PORTABLE, 1
+        info.extensions = (c_char_p * 1)(PORTABLE_DRIVERS)
     instance = c_void_p()
     try:
         status = create(byref(info), None, byref(instance))
@@ -391,12 +375,12 @@ def _missing(hardware: Hardware) -> bool:
 
 
 @functools.cache
-def choose(number: int | None, without: str = "", is_checked: bool = False) -> Hardware:
+def choose(number: int | None, without: str = "") -> Hardware:
     """The device at a position in `all_hardware`; None: the best one.
 
-    See `Hardware.leaving` for ``without``, `all_hardware` for ``is_checked``.
+    See `Hardware.leaving` for ``without``.
     """
-    found = all_hardware(is_checked)
+    found = all_hardware()
     if number is not None and not 0 <= number < len(found):
         names = ", ".join(f"{k}: {each.name}" for k, each in enumerate(found))
         raise NoSuchVulkanDevice(number, names).at()

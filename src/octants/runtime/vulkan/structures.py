@@ -7,7 +7,6 @@ that tells the type, and a pointer to a structure that extends it.
 from __future__ import annotations
 
 from ctypes import (
-    CFUNCTYPE,
     POINTER,
     Structure,
     c_char,
@@ -302,17 +301,6 @@ class DeviceProperties(Structure):
     )
 
 
-class LayerProperties(Structure):
-    """A layer that an instance may have."""
-
-    _fields_ = (
-        ("name", c_char * 256),
-        ("api_version", c_uint32),
-        ("version", c_uint32),
-        ("description", c_char * 256),
-    )
-
-
 class ExtensionProperties(Structure):
     """An extension that a device offers."""
 
@@ -352,24 +340,3 @@ class Properties2(Typed):
 
     KIND = 1000059001
     _fields_ = (("kind", c_int32), ("next", c_void_p), ("properties", DeviceProperties))
-
-
-DebugMessengerCreateInfo = _typed(
-    "DebugMessengerCreateInfo",
-    1000128004,
-    ("flags", c_uint32),
-    ("severities", c_uint32),
-    ("kinds", c_uint32),
-    ("callback", c_void_p),
-    ("data", c_void_p),
-)
-DebugMessage = _typed(
-    "DebugMessage",
-    1000128003,
-    ("flags", c_uint32),
-    ("id_name", c_char_p),
-    ("id", c_int32),
-    ("message", c_char_p),
-)
-"""The beginning of a layer's messages."""
-DebugCallback = CFUNCTYPE(c_uint32, c_uint32, c_uint32, POINTER(DebugMessage), c_void_p)
