@@ -259,8 +259,8 @@ def let_work_items_overtake(patch: pytest.MonkeyPatch) -> None:
             env[op.result] = before
 
     def place(self: Interpreter, op: Any, env: dict[Value, Any]) -> tuple[Any, Any, Any]:
-        position = tuple(env[index] for index in op.indices)
-        return (op.array, op.companion, position), self.storage[op.array, op.companion], position
+        position, ref = tuple(env[index] for index in op.indices), op.ref.whole
+        return (ref, position), self.storage[ref], position
 
     state: dict[str, Any] = {"task": None, "item": 0}
     written: dict[Any, tuple[int, Any]] = {}

@@ -1,4 +1,4 @@
-"""The fuzzer finds faults: each that is put into the autodiff, within 250 programs."""
+"""The fuzzer finds faults: each that is put into the autodiff, within 200 programs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from tests.fuzz.faults_of_profiles import FAULTS_OF_PROFILES
 from tests.seeds import counts
 
 FIRST_SEED = 100_100  # of a hundred that are compiled at the quickest: see `backends.options`
-MOST = 250
+MOST = 200
 PATIENCE = 100  # seconds for a process: a program with a fault may run for ever
 
 pytestmark = pytest.mark.filterwarnings("ignore:the (gradient|tangent) ends")
 
 
 SHOWN_BY = {
-    "reset_accumulators": 100_104,
-    "swap_record_slots": 100_132,
-    "read_the_next_record": 100_119,
-    "stale_branches": 100_103,
-    "one_iteration_less": 100_103,
-    "untaken_selects": 100_133,
-    "skip_checkpoints": 100_317,
-    "skip_a_snapshot": 100_123,
-    "restore_in_the_wrong_order": 100_110,
-    "replay_with_other_numbers": 100_112,
+    "reset_accumulators": 100_103,
+    "forget_to_zero": 100_101,
+    "swap_record_slots": 100_136,
+    "read_the_next_record": 100_112,
+    "stale_branches": 100_124,
+    "one_iteration_less": 100_108,
+    "untaken_selects": 100_105,
+    "skip_checkpoints": 100_157,
+    "skip_a_snapshot": 100_101,
+    "restore_in_the_wrong_order": 100_101,
+    "replay_with_other_numbers": 100_185,
 }
 """The first program that shows a fault, where that is not the first of all."""
 
@@ -56,13 +57,13 @@ def test_fault_is_found(fault: Fault, tmp_path: Path) -> None:
 
 
 OF_PROFILES = {
-    "bits": 100_133,
-    "quantised": 100_104,
-    "shared": 100_585,
-    "edges": 100_107,
-    "statics": 100_105,
-    "collections": 100_103,
-    "sparse": 100_100,
+    "bits": 100_100,
+    "quantised": 100_101,
+    "shared": 100_111,
+    "edges": 100_100,
+    "statics": 100_111,
+    "collections": 100_136,
+    "sparse": 100_107,
 }
 """The first program of a profile that shows its fault."""
 
@@ -86,9 +87,8 @@ def search(seed: int, fault: Fault, tmp_path: Path, profile: str = "core") -> in
 
     What crashes, or runs for ever, is not found by that: other programs follow.
     """
-    end = seed + MOST
-    while seed < end:
-        last, *verdict = run_from(seed, fault, tmp_path / str(seed), profile, end)
+    while seed < FIRST_SEED + MOST:
+        last, *verdict = run_from(seed, fault, tmp_path / str(seed), profile)
         assert verdict[:1] != [Status.FAILS.value], verdict
         if verdict[:1] == [Status.DISAGREES.value]:
             assert profile != "core" or "gradient" in verdict[1], verdict

@@ -128,7 +128,8 @@ WANTED = {
         loop with barriers; branch with barriers; block: sum; block: scan; block: integers;
         block: count; block: tiled; block: shuffle; block of 1; block of 5; block of 8;
         block of 32; block of 128""",
-    "shared": """import of a field; import of an ndarray; two names of one memory in a kernel""",
+    "shared": """import of a field; import of an ndarray; two names of one memory in a kernel;
+        store by one name between reads by the other""",
     "sequences": """launches in a sequence; host: fill; host: copy_from; host: __setitem__;
         host: from_numpy; host: element of vectors""",
     "mixed": """data_oriented class; struct local; bit_cast; domain: ndrange3; host: from_numpy""",

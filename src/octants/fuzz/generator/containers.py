@@ -141,7 +141,7 @@ def _element(c: Context, _: int = 0) -> Expr | None:
     if variable is None:
         return None
     (count,) = variable.shape
-    if c.chance(0.2):
+    if c.chance(0.35):
         c.note("slice of a list")
         first = c.integer(0, count - 1)
         last = c.integer(first + 1, count)

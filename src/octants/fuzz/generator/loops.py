@@ -54,8 +54,8 @@ def _over_points(c: Context) -> bool:
 
 
 def long(c: Context) -> bool | None:
-    """A loop of many iterations with a short body: the tape grows."""
-    trips = c.pick([33, 70, 150])
+    """A loop of many iterations with a short body: the tape grows, into blocks if it is small."""
+    trips = c.pick([12, 33, 70, 150])
     variables = c.variables("f", (), assignable=True)
     if len(variables) < 1 or c.trips * trips > 900 or (c.serial and not c.run_time_loops):
         return None
@@ -64,7 +64,9 @@ def long(c: Context) -> bool | None:
     with c.block(f"for {name} in range({trips}):", trips=trips * 0.2), inside(c, True):
         for variable in c.rng.sample(variables, min(2, len(variables))):
             form = c.pick(["0.9 * {0} + 0.1 * qd.sin({1})", "qd.sin({0} + 0.05 * {1})"])
-            other = c.pick([*(v.name for v in variables), f"(0.01 * {name})"])
+            element = array_elements.load(c, "f")
+            elements = [] if element is None else [element.text] * 2
+            other = c.pick([*(v.name for v in variables), f"(0.01 * {name})", *elements])
             c.emit(f"{variable.name} = {form.format(variable.name, other)}")
     return True
 

@@ -59,7 +59,7 @@ def parts(c: Context, body: str, parameters: list[str], values: list[Any]) -> st
         if c.chance(0.25):
             values[positions[0]] = _slice(array, 0)
             c.note("view made by a launch")
-        if c.chance(0.25) and "return" not in body:
+        if c.chance(0.5) and "return" not in body:
             body = _subview(c, array, body, parameters, values, positions[0])
     return body
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from octants.fuzz.generator import arrays
+from octants.fuzz.generator import array_elements, arrays
+from octants.fuzz.generator.bounded_expressions import fitting
 from octants.fuzz.generator.context import ArrayInfo, Context, Productions, Shared
 
 
@@ -48,4 +49,21 @@ def _renamed(
     return first + "".join(f"{name}[{rest}" for name, rest in zip(chosen, others, strict=True))
 
 
-PRODUCTIONS = Productions(declare=declare, kernel=rename)
+def _store_between_reads(c: Context) -> bool | None:
+    """Two reads of an element, and a store between them that uses the second name of the array."""
+    options = array_elements.writable(c, "f", ("own", "free"))
+    options = [(array, role) for array, role in options if array.imported]
+    if not options:
+        return None
+    array, role = c.pick(options)
+    position = array_elements.position(c, array, role)
+    element, value = array.at(position), fitting(c, 1.0).text
+    variable = c.declare("s", "f", 2 * array.low, 2 * array.high)
+    c.note("store by one name between reads by the other")
+    c.emit(f"{variable.name} = {element}")
+    c.emit(f"{array.imported}[{position}] = 0.5 * {variable.name} + {value}")
+    c.emit(f"{variable.name} += {element}")
+    return True
+
+
+PRODUCTIONS = Productions(statements=((2.0, _store_between_reads),), declare=declare, kernel=rename)

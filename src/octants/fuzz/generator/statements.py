@@ -335,7 +335,7 @@ STATEMENTS: list[tuple[float, Maker]] = [
     (3.5, loops.counted),
     (1.5, loops.conditional),
     (0.4, loops.unrolled),
-    (0.25, loops.long),
+    (1.0, loops.long),
     (0.8, loops.pairs),
     (1.0, _leave_loop),
     (0.6, _return_early),
