@@ -148,6 +148,72 @@ def test_decompositions_of_diagonal_matrices():
     agree(eigen, np.diag([3.0, -2.0, 0.5]).ravel(), 21)
 
 
+def products_2(x: types.ndarray, y: types.ndarray):
+    u, s, v = qd.svd(load(x, 2))
+    store(y, 0, u @ v.transpose())
+    store(y, 4, u @ s @ v.transpose())
+    y[8] = s[0, 0] ** 3 + s[1, 1] ** 3
+    y[9] = s[0, 0] * s[1, 1]
+
+
+def products_3(x: types.ndarray, y: types.ndarray):
+    u, s, v = qd.svd(load(x, 3))
+    store(y, 0, u @ v.transpose())
+    store(y, 9, u @ s @ v.transpose())
+    y[18] = s[0, 0] ** 3 + s[1, 1] ** 3 + s[2, 2] ** 3
+    y[19] = s[0, 0] * s[1, 1] * s[2, 2]
+
+
+def symmetric(x: types.ndarray, y: types.ndarray):
+    a = load(x, 3)
+    values, _ = qd.sym_eig(a + a.transpose())
+    store(y, 0, qd.make_spd(a + a.transpose()))
+    y[9] = values[0] ** 3 + values[1] ** 3 + values[2] ** 3
+    y[10] = values[0] * values[1] * values[2]
+
+
+TURNS = [np.linalg.qr(random.normal(size=(n, n)))[0] for n in (2, 3, 3)]
+EQUAL_VALUES = [
+    (products_2, np.eye(2), 10),
+    (products_2, 2.0 * TURNS[0], 10),
+    (products_3, np.eye(3), 20),
+    (products_3, TURNS[1] @ np.diag([2.0, 2.0, 0.5]) @ TURNS[2], 20),
+    (symmetric, np.eye(3), 11),
+    (symmetric, TURNS[1] @ np.diag([1.0, 0.5, 0.5]) @ TURNS[1].T, 11),
+    (symmetric, TURNS[1] @ np.diag([-1.0, -1.0, 0.5]) @ TURNS[1].T, 11),
+]
+
+
+@pytest.mark.parametrize("case", range(len(EQUAL_VALUES)))
+def test_what_does_not_depend_on_vectors_of_equal_values(case):
+    """Vectors of equal values may be turned, and rounding errors decide how: nothing here is."""
+    kernel, a, outputs = EQUAL_VALUES[case]
+    agree(kernel, a.ravel(), outputs)
+
+
+def test_second_derivatives_of_rotations_at_equal_values():
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def energy(x: types.ndarray(qd.f64, 1), w: types.ndarray(qd.f64, 1)) -> qd.f64:
+        total: qd.f64 = 0.0
+        for _ in range(1):
+            a = load(x, 2)
+            u, sigma, v = qd.svd(a)
+            away = u @ (sigma - qd.Matrix.identity(float, 2)) @ v.transpose()
+            for i in static(range(2)):
+                for j in static(range(2)):
+                    total += w[2 * i + j] * (away @ away.transpose() + away)[i, j]
+        return total
+
+    at, weights, along = np.eye(2).ravel(), random.normal(size=4), random.normal(size=4)
+    gradient = qd.ad.value_and_grad(energy, by="x")
+    _, _, products = qd.ad.hvp(energy, by="x")(at, weights, direction={"x": along})
+    step = 1e-5 * along
+    ahead, behind = (gradient(at + s, weights)[1]["x"] for s in (step, -step))
+    assert np.allclose(products["x"], (ahead - behind) / 2e-5, atol=1e-4)
+
+
 SINGULAR = [
     (polar_2, 8, np.zeros(4)),
     (polar_3, 18, np.zeros(9)),

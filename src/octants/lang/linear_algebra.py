@@ -4,6 +4,10 @@ They are differentiable because they are iterations of differentiable steps that
 with their derivatives. A derivative exists where the decomposition does not jump: of singular
 vectors and eigenvectors only where the values are distinct, of polar factors wherever the matrix is
 regular. Elsewhere it is finite.
+
+Vectors of equal values may be turned into each other. Their derivatives leave out that rotation, so
+that what does not depend on it has the right derivative: of U, S and V the products
+``U @ V.transpose()`` and ``U @ S @ V.transpose()``, and symmetric functions of the values.
 """
 
 from __future__ import annotations
@@ -12,7 +16,15 @@ from typing import Any
 
 from octants.lang.directives import static, static_assert
 from octants.lang.library_function_marks import library_function
-from octants.lang.scalar_functions import abs, as_floats, max, select, sqrt, stop_grad  # noqa: A004
+from octants.lang.scalar_functions import (
+    abs,  # noqa: A004
+    as_floats,
+    max,  # noqa: A004
+    select,
+    sqrt,
+    stop_grad,
+    with_derivative_of,
+)
 from octants.types.matrix_values import Matrix, Vector
 
 SWEEPS_OF_3 = 6
@@ -22,6 +34,9 @@ MOST_SWEEPS = 10
 NEWTON_STEPS = 8
 NEARLY_SINGULAR = 1e-10
 """Below this determinant, for a norm of 1, polar factors come from singular vectors."""
+
+NOISE = 0.01
+"""The hundredth part of what counts as a rounding error adds nothing to a number."""
 
 
 # -- polar decomposition ---------------------------------------------------------------------------
@@ -84,8 +99,10 @@ def svd(A: Any, dt: Any = None) -> Any:  # noqa: N803
 
     S is diagonal, U and V are orthogonal, singular values descend. For 3 rows U and V are
     rotations, and the last singular value has the sign of the determinant of `A`. Derivatives exist
-    where the singular values are distinct. `dt` is the type to
-    compute in; without it, that of `A`.
+    where the singular values are distinct. Where they are equal, as at a rotation, so do those of
+    ``U @ V.transpose()``, ``U @ S @ V.transpose()``, and symmetric functions of the singular
+    values; second derivatives of the first two. `dt` is the type to compute in; without it, that of
+    `A`.
     """
     static_assert(A.n == A.m and A.n in (2, 3), "svd is for matrices of 2 or 3 rows")
     a = as_floats(A, dt)
@@ -106,15 +123,56 @@ def _largest(a: Any) -> Any:
 
 
 @library_function
-def _rotation(h: Any, g: Any) -> Any:
+def _rotation(h: Any, g: Any, size: Any) -> Any:
     """Cosine and sine of Jacobi's rotation for a difference h of squares and an inner product g.
 
-    The form without a quotient ``h / g`` has the right derivative at g = 0 too.
+    The form without a quotient ``h / g`` has the right derivative at g = 0 too. Where both are
+    rounding errors of `size`, each rotation will do. That one counts as a constant, since its
+    derivative, a quotient of rounding errors, would not cancel out of what does not depend on it.
     """
     divisor = h + select(h < 0, -1.0, 1.0) * sqrt(h * h + 4 * g * g)
     t = 2 * g / select(divisor == 0, 1.0, divisor)
     c = 1 / sqrt(1 + t * t)
-    return c, c * t
+    s = c * t
+    is_noise = size + NOISE * (abs(h) + abs(g)) == size
+    cosine = with_derivative_of(c, select(is_noise, 0.0, c))
+    return cosine, with_derivative_of(s, select(is_noise, 0.0, s))
+
+
+@library_function
+def _nearer_to_factor(u: Any, b: Any) -> Any:
+    """A step of Newton's method from U, near the orthogonal factor of B, to it."""
+    m = u.transpose() @ b
+    turn = m * 0
+    for i in static(range(u.n)):
+        for j in static(range(i + 1, u.n)):
+            size, total = abs(m[i, i]) + abs(m[j, j]), m[i, i] + m[j, j]
+            is_zero = size + NOISE * abs(total) == size
+            angle = select(is_zero, 0.0, (m[i, j] - m[j, i]) / select(is_zero, 1.0, total))
+            turn[i, j] = angle
+            turn[j, i] = -angle
+    return u + u @ (turn + 0.5 * turn @ turn)
+
+
+@library_function
+def _with_derivative_of_factor(u: Any, b: Any) -> Any:
+    """U, and S with ``b == U @ S``, with the derivatives for which S stays symmetric.
+
+    S is diagonal. In the derivatives of U that were taken before, columns of equal length may be
+    turned against each other.
+    """
+    x = u
+    for _ in static(range(2)):  # the second step is for second derivatives
+        x = _nearer_to_factor(x, b)
+    factor = with_derivative_of(u, x)
+    m = u.transpose() @ b
+    s = m * 0
+    product = factor.transpose() @ b
+    for i in static(range(u.n)):
+        for j in static(range(u.n)):
+            value = m[i, i] if static(i == j) else 0.0
+            s[i, j] = with_derivative_of(value, product[i, j])
+    return factor, s
 
 
 @library_function
@@ -128,7 +186,7 @@ def _unit(x: Any, otherwise: Any) -> Any:
 def _svd_2(a: Any) -> Any:
     """One rotation of the columns makes them orthogonal; their norms are the singular values."""
     p, q = a[:, 0], a[:, 1]
-    c, s = _rotation(q.norm_sqr() - p.norm_sqr(), p.dot(q))
+    c, s = _rotation(q.norm_sqr() - p.norm_sqr(), p.dot(q), p.norm_sqr() + q.norm_sqr())
     x, y = c * p - s * q, s * p + c * q
     swap = x.norm_sqr() < y.norm_sqr()
     first, second = select(swap, y, x), select(swap, -x, y)
@@ -136,8 +194,9 @@ def _svd_2(a: Any) -> Any:
     u = _unit(first, Vector([1.0, 0.0]))
     normal = Vector([-u[1], u[0]])
     side = select(normal.dot(second) < 0, -1.0, 1.0)
-    sigma = Matrix([[u.dot(first), 0.0], [0.0, side * normal.dot(second)]])
-    return Matrix([[u[0], side * normal[0]], [u[1], side * normal[1]]]), sigma, v
+    both = Matrix([[u[0], side * normal[0]], [u[1], side * normal[1]]])
+    factor, sigma = _with_derivative_of_factor(both, Matrix.cols([first, second]))
+    return factor, sigma, v
 
 
 @library_function
@@ -148,7 +207,8 @@ def _svd_3(a: Any) -> Any:
     for _ in range(SWEEPS_OF_3):
         for p, q in static(((0, 1), (0, 2), (1, 2))):
             x, y = b[:, p], b[:, q]
-            c, s = _rotation(y.norm_sqr() - x.norm_sqr(), x.dot(y))
+            h, size = y.norm_sqr() - x.norm_sqr(), y.norm_sqr() + x.norm_sqr()
+            c, s = _rotation(h, x.dot(y), size)
             b = _turn_columns(b, p, q, c, s)
             v = _turn_columns(v, p, q, c, s)
     for p, q in static(((0, 1), (0, 2), (1, 2))):
@@ -181,14 +241,13 @@ def _swap_columns(x: Any, p: int, q: int) -> Any:
 @library_function
 def _left_vectors(b: Any, v: Any) -> Any:
     """U, S and V from orthogonal columns in descending order; U is a rotation."""
-    x, y, z = b[:, 0], b[:, 1], b[:, 2]
+    x, y = b[:, 0], b[:, 1]
     u = _unit(x, Vector([1.0, 0.0, 0.0]))
     across = select(abs(u[0]) < 0.6, Vector([0.0, u[2], -u[1]]), Vector([-u[2], 0.0, u[0]]))
     w = _unit(y - u.dot(y) * u, across.normalized())
     w = _unit(w - u.dot(w) * u, across.normalized())
-    n = u.cross(w)
-    sigma = Matrix([[u.dot(x), 0.0, 0.0], [0.0, w.dot(y), 0.0], [0.0, 0.0, n.dot(z)]])
-    return Matrix.cols([u, w, n]), sigma, v
+    factor, sigma = _with_derivative_of_factor(Matrix.cols([u, w, u.cross(w)]), b)
+    return factor, sigma, v
 
 
 # -- eigenvalues -----------------------------------------------------------------------------------
@@ -199,23 +258,15 @@ def sym_eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """The ascending eigenvalues of a symmetric matrix of up to 6 rows, and its eigenvectors.
 
     Gives a vector and an orthogonal matrix; column k belongs to value k. Derivatives of
-    eigenvectors exist where the values are distinct.
+    eigenvectors exist where the values are distinct, those of symmetric functions of the values
+    everywhere.
 
     Args:
         A: the matrix; of one that is not symmetric, the mean of it and its transpose is taken.
         dt: the type to compute in; without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n <= 6, "sym_eig is for square matrices of up to 6 rows")
-    a = as_floats(A, dt)
-    size = stop_grad(_largest(a))
-    s = 0.5 / size * (a + a.transpose())
-    v = a * 0 + Matrix.identity(float, A.n)
-    for _ in range(static(1 if A.n == 2 else SWEEPS_OF_3 if A.n == 3 else MOST_SWEEPS)):
-        for p in static(range(A.n)):
-            for q in static(range(p + 1, A.n)):
-                c, t = _rotation(s[q, q] - s[p, p], s[p, q])
-                s = _turn_columns(_turn_columns(s, p, q, c, t).transpose(), p, q, c, t)
-                v = _turn_columns(v, p, q, c, t)
+    size, s, v = _diagonalised(as_floats(A, dt))
     values = Vector([s[k, k] for k in static(range(A.n))])
     for p in static(range(A.n)):
         for q in static(range(p + 1, A.n)):
@@ -228,17 +279,37 @@ def sym_eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
 
 
 @library_function
+def _diagonalised(a: Any) -> Any:
+    """A number, a diagonal matrix S and V: the number times ``V @ S @ V.transpose()`` is A."""
+    size = stop_grad(_largest(a))
+    s = 0.5 / size * (a + a.transpose())
+    v = a * 0 + Matrix.identity(float, a.n)
+    for _ in range(static(1 if a.n == 2 else SWEEPS_OF_3 if a.n == 3 else MOST_SWEEPS)):
+        for p in static(range(a.n)):
+            for q in static(range(p + 1, a.n)):
+                c, t = _rotation(s[q, q] - s[p, p], s[p, q], abs(s[p, p]) + abs(s[q, q]))
+                s = _turn_columns(_turn_columns(s, p, q, c, t).transpose(), p, q, c, t)
+                v = _turn_columns(v, p, q, c, t)
+    return size, s, v
+
+
+@library_function
 def make_spd(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """The positive semidefinite matrix nearest to a symmetric `A`: negative eigenvalues become 0.
 
     `dt` is the type to compute in; without it, that of `A`.
     """
-    values, v = sym_eig(A, dt)
-    scaled = +v
-    for j in static(range(A.n)):
-        for i in static(range(A.n)):
-            scaled[i, j] = v[i, j] * max(values[j], 0)
-    return scaled @ v.transpose()
+    static_assert(A.n == A.m and A.n <= 6, "make_spd is for square matrices of up to 6 rows")
+    size, s, v = _diagonalised(as_floats(A, dt))
+    positive = s * 0
+    for i in static(range(A.n)):
+        for j in static(range(A.n)):
+            if static(i == j):
+                positive[i, i] = max(s[i, i], 0)
+            else:
+                stays = (s[i, i] > 0) & (s[j, j] > 0)
+                positive[i, j] = with_derivative_of(0.0, select(stays, s[i, j], 0.0))
+    return v @ (size * positive) @ v.transpose()
 
 
 @library_function

@@ -17,6 +17,7 @@ from typing import Any
 
 from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import WrongOperand
+from octants.frontend.calls import custom_adjoints
 from octants.frontend.compile_time import compile_time_evaluation
 from octants.frontend.context import Context
 from octants.frontend.control_flow import cooperation
@@ -146,6 +147,7 @@ def _types_and_bits() -> dict[Any, Handler]:
         scalar_functions.zero: numeric_functions.like(0),
         scalar_functions.one: numeric_functions.like(1),
         scalar_functions.stop_grad: atomics_and_random.stop_grad,
+        scalar_functions.with_derivative_of: custom_adjoints.with_derivative_of,
     }
     return {function: bind(function, build) for function, build in table.items()}
 

@@ -7,9 +7,10 @@ holds the adjoint as a block: a function of the arguments and of the adjoints of
 from __future__ import annotations
 
 import ast
+import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from octants.diagnostics.custom_adjoint_errors import ImpureAdjoint, WrongAdjoint
 from octants.diagnostics.render import Label
@@ -22,6 +23,7 @@ from octants.frontend.values.expression_values import (
     is_number,
     is_run_time,
 )
+from octants.frontend.values.operands import as_type, elementwise, operand
 from octants.ir import ops
 from octants.ir.core import Block, Companion, Operation, Value, replace_operands
 
@@ -36,6 +38,23 @@ def adjoint_of(context: Context, function: types.FunctionType) -> types.Function
         return None
     found: types.FunctionType = adjoint
     return found
+
+
+def with_derivative_of(context: Context, _node: ast.AST, x: Any, y: Any) -> Any:
+    """A value with the derivatives of another one, element by element."""
+    values = [operand(context, context.load(each)) for each in (x, y)]
+    attach = functools.partial(_with_derivative_of, context)
+    return elementwise(context, "with_derivative_of", attach, *values)
+
+
+def _with_derivative_of(context: Context, x: Any, y: Value) -> Value:
+    with context.region() as region:
+        region.block.args = [Value(y.type), Value(y.type)]
+        context.builder.yield_(region.block.args[1:])
+    given = [cast(Value, as_type(context, x, y.type)), y]
+    op = ops.CustomDerivative(region.block, given, results=[Value(y.type)])
+    context.builder.append(op)
+    return op.results[0]
 
 
 class CustomCall:
