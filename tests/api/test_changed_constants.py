@@ -19,6 +19,8 @@ import pytest
 
 import octants as qd
 from octants.frontend.syntax.reads_of_functions import ReadsOfCall
+from octants.launch.warm.specialisation_guards import KernelReads, guard_terms, make_guard
+from octants.types.compile_time_reads import Read
 
 VECTOR = qd.Vector([1.0, 2.0])
 MATRIX = qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
@@ -748,3 +750,31 @@ def test_what_a_property_returns_is_noticed_if_it_is_stored() -> None:
     assert body.look() == 132
     body.slot = twice
     assert body.look() == 232
+
+
+ROWS: tuple[Any, ...] = ((1, 2.0), (3, "a")) * 50
+
+
+def test_a_launch_compares_no_items_of_the_same_tuple() -> None:
+    """A tuple of numbers cannot change, and a large one takes long to compare."""
+
+    class Uncompared:
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError(other)
+
+    @qd.kernel
+    def k() -> qd.f32:
+        return ROWS[0][1] + len(ROWS)
+
+    global ROWS
+    assert k() == 102.0
+    reads = KernelReads([Read("global", k.function, "ROWS", ROWS)], k.function, ())
+    (condition,), scope = guard_terms(reads)
+    like = next(name for name, value in scope.items() if type(value) is tuple and value is not ROWS)
+    guard = make_guard(([condition], {**scope, like: Uncompared()}))
+    assert guard is not None
+    assert guard()
+    ROWS = ((1, 4.0),)
+    assert k() == 5.0
+    with pytest.raises(AssertionError):
+        guard()

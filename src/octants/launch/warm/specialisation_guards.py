@@ -410,6 +410,8 @@ class _Writer:
         terms = _unlike_their_equals(value, "x") if is_nest else None
         if terms is None:
             return f"{like} == {expression}"
+        if not can_change(value):
+            return f"((x := {expression}) is {self._name('c', value)} or {like} == x)"
         if len(terms) > _MOST_TERMS:
             self.scope["dumps"] = marshal.dumps
             try:
