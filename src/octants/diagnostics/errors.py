@@ -408,7 +408,11 @@ class TooDeep(UserError):
     kernel: str
     code = "OCT126"
     title = "kernel `{kernel}` nests too deeply to be compiled"
-    notes = ("nested expressions, branches, loops and inlined calls count",)
+    label = "Python's recursion ends here"
+    notes = (
+        "nested expressions, branches, loops and inlined calls count",
+        "so do lists in lists, such as a list that contains itself",
+    )
     remedy = "give names to the steps of long expressions; split long chains of `elif` or `and`"
 
 

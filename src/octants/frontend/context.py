@@ -27,7 +27,7 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol
 
-from octants.diagnostics.errors import NumberTooLarge, UserError
+from octants.diagnostics.errors import NumberTooLarge, TooDeep, UserError
 from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import InlinedCall, Span
@@ -216,9 +216,12 @@ class Context:
         """Build statements one after the other; gives whether their end can be reached."""
         assert self._handlers.build is not None
         outer = self.statement
-        completes = self._handlers.build(self, statements)
-        self.statement = outer
-        return completes
+        try:
+            return self._handlers.build(self, statements)
+        except RecursionError:
+            self.fail(TooDeep(self.scopes.frames[0].function.__name__), self.statement)
+        finally:
+            self.statement = outer
 
     @contextmanager
     def at(self, node: ast.AST) -> Iterator[None]:
