@@ -191,6 +191,19 @@ def test_a_number_that_changes_gives_a_warning(
 
 
 @kinds
+@pytest.mark.parametrize(("dtype", "bits"), [(qd.i64, 63), (qd.u64, 64), (qd.i32, 31)])
+def test_a_float_just_above_an_integer_type_gives_a_warning(
+    kind: str, dtype: Any, bits: int
+) -> None:
+    x = make(kind, dtype, 2)
+    with pytest.warns(qd.OctantsWarning, match=f"OCT534: .* becomes {2**bits - 1} in {dtype}"):
+        x.from_numpy(np.array([0.0, 2.0**bits]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x.from_numpy(np.array([0.0, 2.0 ** (bits - 1)]))
+
+
+@kinds
 def test_a_number_that_stays_gives_none(kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -286,3 +299,16 @@ def test_a_tape_sees_which_elements_a_slice_writes(kind: str) -> None:
         y[1:3] = 5.0
         total(y)
     assert (loss[None], x.grad.to_numpy().tolist()) == (27, [2, 0, 0, 8])
+
+
+@pytest.mark.parametrize("make", [qd.Vector.field, qd.Vector.ndarray])
+def test_arrays_of_vectors_have_no_components(make: Any) -> None:
+    """Python would set an attribute that nothing reads."""
+    qd.init(arch=qd.cpu)
+    x = make(3, qd.f32, shape=4)
+    with pytest.raises(AttributeError, match=r"no attribute `y`, .* write `x\[i\].y = \.\.\.`"):
+        x.y = 3.0
+    assert not hasattr(x, "y")
+    x[1].y = 3.0
+    assert x.to_numpy()[1].tolist() == [0.0, 3.0, 0.0]
+    x.purpose = "other attributes are those of the program"

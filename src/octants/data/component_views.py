@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -70,6 +70,33 @@ class ComponentField:
         values = Tensor.to_numpy(self.field, dtype)
         index: Any = (Ellipsis, *self.component)
         return np.ascontiguousarray(values[index])
+
+
+class _Component:
+    """Makes ``x.y = 1.0`` of an array of vectors an error: it has components, its elements do."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, array: Any, owner: type | None = None) -> NoReturn:
+        raise AttributeError(self._problem())
+
+    def __set__(self, array: Any, value: Any) -> NoReturn:
+        raise AttributeError(self._problem())
+
+    def _problem(self) -> str:
+        name = self.name
+        return (
+            f"an array of vectors has no attribute `{name}`, its elements have: write "
+            f"`x[i].{name} = ...`, or in a kernel `for i in x: x[i].{name} = ...`"
+        )
+
+
+class HasNoComponents:
+    """The base of arrays of vectors and matrices; they must not look as if they were elements."""
+
+    x, y, z, w = (_Component() for _ in range(4))
+    r, g, b, a = (_Component() for _ in range(4))
 
 
 def check_component(field: Any, indices: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from octants.data import current_runtime, torch_and_dlpack_conversion, tree
 from octants.data.array_base import Array, E, Tensor
 from octants.data.axes import i
 from octants.data.companion_assignment import refuses_assignment
-from octants.data.component_views import ComponentField, check_component
+from octants.data.component_views import ComponentField, HasNoComponents, check_component
 from octants.data.errors import MissingCompanion, NotPlaced, TreeIsAllocated
 from octants.data.host_element_access import ElementRange, HostWindow
 from octants.data.tree import COMPANION_WORDS, PlaceNode, SNode
@@ -287,7 +287,7 @@ class ScalarField(Field[E]):
         return len(self.shape)
 
 
-class MatrixField(Field[E]):
+class MatrixField(HasNoComponents, Field[E]):
     """A field of vectors or matrices."""
 
     @property

@@ -17,7 +17,7 @@ from octants.diagnostics.user_frames import warn_at_caller
 from octants.types import scalars
 from octants.types.masked_arrays import refuse_masked
 from octants.types.matrix_values import Matrix
-from octants.types.scalars import DType
+from octants.types.scalars import DType, Kind
 
 Array = np.ndarray[Any, Any]
 
@@ -115,11 +115,19 @@ def convert_stored(what: str, values: Array, dtype: DType) -> Array:
     """
     found = convert_array(what, values, dtype)
     is_exact = not dtype.is_integer or dtype.is_bool or np.can_cast(values.dtype, dtype.numpy)
-    changed = np.empty((0, 0)) if is_exact else np.argwhere(found != values)
+    changed = np.empty((0, 0)) if is_exact else np.argwhere(_differs(found, values, dtype))
     for index in map(tuple, changed[:1].tolist()):
         given = f"{values[index].item()} at {index}"
         warn_at_caller(ValueChanges(what, given, dtype.name, f"{found[index].item()}"))
     return found
+
+
+def _differs(found: Array, values: Array, dtype: DType) -> Array:
+    """Where an array of integers differs; the largest i64 equals 2**63 as numpy compares them."""
+    differs: Array = found != values
+    if values.dtype.kind == "f":
+        differs |= values >= 2.0 ** (dtype.bits - (dtype.kind is Kind.SIGNED))
+    return differs
 
 
 def check_shape(what: str, given: tuple[int, ...], *allowed: tuple[int, ...]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from octants.data import current_runtime, torch_and_dlpack_conversion
 from octants.data.array_base import E, Tensor
 from octants.data.axes import check_shape
+from octants.data.component_views import HasNoComponents
 from octants.data.element_types import (
     check_device,
     check_dtype,
@@ -290,7 +291,7 @@ class ScalarNdarray(Ndarray[E]):
     """An ndarray of numbers."""
 
 
-class VectorNdarray(Ndarray[E]):
+class VectorNdarray(HasNoComponents, Ndarray[E]):
     """An ndarray of vectors."""
 
     @property
@@ -299,7 +300,7 @@ class VectorNdarray(Ndarray[E]):
         return self.element_shape[0]
 
 
-class MatrixNdarray(Ndarray[E]):
+class MatrixNdarray(HasNoComponents, Ndarray[E]):
     """An ndarray of matrices."""
 
     @property
