@@ -59,13 +59,13 @@ def test_bits_do_not_depend_on_the_size_of_a_module(
     simd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
-    make = llvmlite_driver._passes
+    make = llvmlite_driver._manager_of
 
     def seen(names: Sequence[str]) -> Any:
         runs.append(names)
         return make(names)
 
-    monkeypatch.setattr(llvmlite_driver, "_passes", seen)
+    monkeypatch.setattr(llvmlite_driver, "_manager_of", seen)
     small = results(1 << 30, simd, monkeypatch)
     assert not runs
     large = results(0, simd, monkeypatch)

@@ -109,7 +109,9 @@ def compile_modules(
     with stage("LLVM text"):
         text, kernels = _write(modules, target, simd, fast_math)
         written = text.finish()
-    module, machine = llvmlite_driver.optimised(written, target, opt_level)
+    module, machine = llvmlite_driver.optimised(
+        written, target, opt_level, unswitches=text.unswitches
+    )
     with stage("LLVM emit") as note:
         code = machine.emit_object(module)
         note.gives(code.__len__, "bytes")
@@ -133,16 +135,21 @@ def optimised_llvm_text(
     module: Module, target: Target, *, opt_level: int = 2, **choices: Any
 ) -> str:
     """Return the LLVM IR of a module after LLVM's passes; `llvm_text` has the other choices."""
-    text = llvm_text(module, target, **choices)
-    return str(llvmlite_driver.optimised(text, target, opt_level)[0])
+    return str(_optimised(module, target, opt_level, **choices)[0])
 
 
 def assembly_text(module: Module, target: Target, *, opt_level: int = 2, **choices: Any) -> str:
     """Return the assembly of a module; `llvm_text` has the other choices."""
-    text = llvm_text(module, target, **choices)
-    optimised, machine = llvmlite_driver.optimised(text, target, opt_level)
+    optimised, machine = _optimised(module, target, opt_level, **choices)
     assembly: str = machine.emit_assembly(optimised)
     return assembly
+
+
+def _optimised(
+    module: Module, target: Target, level: int, *, simd: str = NEVER, fast_math: bool = False
+) -> tuple[Any, Any]:
+    text, _ = _write([module], target, simd, fast_math)
+    return llvmlite_driver.optimised(text.finish(), target, level, unswitches=text.unswitches)
 
 
 # -- functions ----------------------------------------------------------------------------------

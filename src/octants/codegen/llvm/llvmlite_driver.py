@@ -13,6 +13,7 @@ from octants.codegen.llvm import opaque_merges, opaque_splats
 from octants.compile_profile import stage
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import InternalError
+from octants.lazy_dataclass import dataclass
 from octants.target import Target, code_model
 
 if TYPE_CHECKING:
@@ -76,12 +77,36 @@ MAY_INLINE = f"attributes {INLINABLE} = {{ nounwind }}"
 _MUST_INLINE = f"attributes {INLINABLE} = {{ alwaysinline nounwind }}"
 
 
-UNSWITCHED = "unswitched"
-"""The name of blocks in loops that the same condition always skips or runs.
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """LLVM's passes for a text: the pipeline of a level, or only the `few` that are named.
 
-For texts that have such blocks LLVM runs the passes of level 3, which write these loops twice. The
-loop without the other blocks can then run in vectors.
-"""
+    They run on the module, or `by_function`, between a few others on the module. `slp` joins
+    scalars to vectors, in time that is quadratic in the size of a block.
+    """
+
+    level: int
+    vectorises: bool = False
+    unrolls: bool = False
+    slp: bool = False
+    by_function: bool = False
+    few: tuple[str, ...] = ()
+
+
+def _passes_for(text: str, target: Target, level: int, unswitches: bool) -> _Passes:
+    """Choose passes for a target, an optimisation level, and the size of a text.
+
+    A text `unswitches` if the same condition always skips or runs some blocks of its loops: the
+    pipeline of level 3 writes these loops twice, so that the one without them can run in vectors.
+    """
+    if target.arch == "cuda" and level > 0:
+        return _Passes(level, level >= 2, level >= 2, level >= 3, by_function=True)
+    if not is_large(text):
+        pipeline = 3 if level == 2 and unswitches else level
+        return _Passes(pipeline, level >= 2, level >= 2, level >= 3)
+    if target.arch == "cpu" and level > 0:
+        return _Passes(1, few=_FOR_LARGE)
+    return _Passes(min(level, 1), unrolls=level >= 2 and target.arch != "cpu")
 
 
 def host_target() -> Target:
@@ -167,7 +192,9 @@ def _set_options() -> None:
             llvm.set_option("octants", option)
 
 
-def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
+def optimised(
+    text: str, target: Target, level: int, *, unswitches: bool = False
+) -> tuple[Any, Any]:
     """Run LLVM's passes on a text.
 
     A module is emitted once: emitting it a second time can abort the process.
@@ -176,6 +203,7 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
         text: LLVM IR.
         target: The CPU to generate code for.
         level: The optimisation level, 0 to 3.
+        unswitches: Whether the same condition always skips or runs some blocks of its loops.
 
     Returns:
         The module, and the machine to emit it with.
@@ -184,30 +212,26 @@ def optimised(text: str, target: Target, level: int) -> tuple[Any, Any]:
     hides = is_x64(target) and llvm.llvm_version_info[0] < opaque_splats.MENDED
     if hides and level == 0:
         text = opaque_splats.hide_all(text)
-    has_few_passes = level > 0 and target.arch == "cpu" and is_large(text)
-    by_function = level > 0 and target.arch == "cuda"
-    if has_few_passes or by_function:
+    passes = _passes_for(text, target, level, unswitches)
+    if passes.few or passes.by_function:
         text = text.replace(MAY_INLINE, _MUST_INLINE)
     with stage("LLVM parse") as note:
         module = parse(text, target, machine)
         note.gives(partial(_instructions, module), "instructions")
-    unrolls = level >= 2 and not (target.arch == "cpu" and is_large(text))
-    level = min(level, 1) if is_large(text) and not by_function else level
-    passes_of = 3 if level == 2 and UNSWITCHED in text else level
-    options = llvm.create_pipeline_tuning_options(speed_level=passes_of)
-    options.loop_vectorization = options.loop_interleaving = level >= 2
-    options.loop_unrolling = unrolls
-    options.slp_vectorization = level >= 3  # its time is quadratic in the size of a block
+    options = llvm.create_pipeline_tuning_options(speed_level=passes.level)
+    options.loop_vectorization = options.loop_interleaving = passes.vectorises
+    options.loop_unrolling = passes.unrolls
+    options.slp_vectorization = passes.slp
     builder = llvm.create_pass_builder(machine, options)
     with stage("LLVM optimise", size=partial(_instructions, module), unit="instructions"):
-        if by_function:
-            _run(_passes(_BEFORE_FUNCTIONS), [module], builder)
+        if passes.by_function:
+            _run(_manager_of(_BEFORE_FUNCTIONS), [module], builder)
             defined = [each for each in module.functions if not each.is_declaration]
             _run(builder.getFunctionPassManager(), defined, builder)
-            _run(_passes(_AFTER_FUNCTIONS if unrolls else ()), [module], builder)
+            _run(_manager_of(_AFTER_FUNCTIONS if passes.unrolls else ()), [module], builder)
         else:
-            passes = _passes(_FOR_LARGE) if has_few_passes else builder.getModulePassManager()
-            _run(passes, [module], builder)
+            few = passes.few
+            _run(_manager_of(few) if few else builder.getModulePassManager(), [module], builder)
     if level > 0 and is_x64(target):
         module = _hide(text, module, target, machine, hides)
     return module, machine
@@ -233,7 +257,7 @@ def is_large(text: str) -> bool:
     return text.count("\n") > LARGE
 
 
-def _passes(names: Sequence[str]) -> Any:
+def _manager_of(names: Sequence[str]) -> Any:
     """Return a manager of passes by their names."""
     passes = llvm.create_new_module_pass_manager()
     for name in names:

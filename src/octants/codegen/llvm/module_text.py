@@ -24,6 +24,8 @@ class ModuleText:
         self._space = constant_space
         self.mathematics = 0  # calls of `mathlib` functions
         self.lane_sums = 0  # calls of functions that add numbers of lanes to one element
+        self.unswitches = False
+        """Whether the same condition always skips or runs some blocks of loops."""
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from octants.codegen import arithmetic, atomics, per_thread_reductions
 from octants.codegen.llvm.function_text import FunctionText
-from octants.codegen.llvm.llvmlite_driver import UNSWITCHED
 from octants.codegen.memory import address_of
 from octants.ir import ops
 
@@ -40,9 +39,8 @@ def add_plainly(f: FunctionText, op: ops.Atomic, address: str, value: str) -> No
 
 def either(f: FunctionText, plainly: Callable[[], object], shared: Callable[[], object]) -> None:
     """Write both versions: for launches that separate workers' targets, and for others."""
-    is_in_loop = f.outside_loops and not f.is_outside_loops
-    hints = (UNSWITCHED if is_in_loop else "alone", "together", "further")
-    alone, together, further = map(f.fresh_label, hints)
+    f.text.unswitches |= bool(f.outside_loops) and not f.is_outside_loops
+    alone, together, further = map(f.fresh_label, ("alone", "together", "further"))
     f.branch_if(f.shared, together, alone)
     for label, write in ((alone, plainly), (together, shared)):
         f.start(label)

@@ -7,7 +7,7 @@ import functools
 from octants.artifact import Artifact
 from octants.runtime.cpu.device import CpuDevice, CpuKernel
 
-__all__ = ["CpuDevice", "CpuKernel", "device", "load", "set_thread_count"]
+__all__ = ["CpuDevice", "CpuKernel", "device", "load"]
 
 
 @functools.cache
@@ -19,10 +19,3 @@ def device() -> CpuDevice:
 def load(artifact: Artifact) -> CpuKernel:
     """Make a kernel ready to be launched on `device`."""
     return device().load(artifact)
-
-
-def set_thread_count(max_threads: int) -> None:
-    """Set the number of threads that run parallel loops on `device`; 0: as many as the process may
-    use.
-    """
-    device().set_threads(max_threads)

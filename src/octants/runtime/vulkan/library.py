@@ -186,12 +186,6 @@ def global_function(name: str, result: Any, *arguments: Any) -> Callable[..., An
     return checked(name, function) if result is c_int32 else function
 
 
-def instance_function(instance: int, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    """A function of an instance that only some have."""
-    function = ctypes.CFUNCTYPE(result, *arguments)(_find()(instance, name.encode()))
-    return checked(name, function) if result is c_int32 else function
-
-
 def _find() -> Callable[[int | None, bytes], int]:
     find = loader().vkGetInstanceProcAddr
     find.restype, find.argtypes = c_void_p, (c_void_p, c_char_p)
