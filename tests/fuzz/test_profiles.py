@@ -139,6 +139,9 @@ WANTED = {
         large: quotient; large: bits; large: shift; large: least; element by an index that wraps;
         row of a work item in an array of one axis; range that spans more than 2^31;
         work items with numbers near the ends; work items with numbers of 64 bits""",
+    "stencils": """stencil: boundary left out; stencil: boundary wraps; stencil: boundary clamped;
+        stencil: boundary tested; stencil: adds to neighbours; stencil: reads neighbours;
+        stencil: under a condition""",
 }
 
 

@@ -33,6 +33,7 @@ from octants.fuzz.generator import (
     shared_memory,
     sparse_fields,
     static_expressions,
+    stencils,
     structs,
 )
 from octants.fuzz.generator.context import Context, Productions
@@ -244,5 +245,13 @@ PROFILES = {
         kernels=(1, 2, 3),
         sequences=0.5,
         writes=("fill", "copy_from", "__setitem__", "from_numpy"),
+    ),
+    "stencils": Profile(
+        "loops that read neighbours at constant distances, or add to them; boundaries of all kinds",
+        (stencils.PRODUCTIONS,),
+        funcs=(0,),
+        sequences=0.2,
+        items=(1, 2, 3, 7, 8, 9, 16, 17, 24, 33, 40, 65, 70, 100),
+        body=stencils.body,
     ),
 }
