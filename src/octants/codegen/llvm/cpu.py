@@ -26,7 +26,9 @@ from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.lanes import work_item_loop as lane_items
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.grouped_additions import find_grouped
+from octants.codegen.llvm.lanes.interior_tiles import InteriorTiles
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
+from octants.codegen.llvm.lanes.sliding_sums import find_sliding
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
 from octants.codegen.llvm.llvmlite_driver import has_fused, is_x64
 from octants.codegen.llvm.llvmlite_driver import host_target as host_target
@@ -286,16 +288,24 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         facts = Uniformity(task.body, () if choice.rows is None else choice.rows.numbers)
 
     roots = _normal_roots(kernel, task)
-    groups = find_grouped(task, kernel.sums[position], facts, choice.lanes, kernel.module.noalias)
+    sums, noalias = kernel.sums[position], kernel.module.noalias
+    groups = find_grouped(task, sums, facts, choice.lanes, noalias)
+    is_small = InteriorTiles.may_be_in(task)
+    windows = []
+    if is_small:
+        windows = find_sliding(task, sums, facts, choice.rows, choice.lanes, noalias)
+    has_rest = choice.splits and not choice.even and choice.rows is None
 
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.overhangs, f.rows = overhangs, choice.rows
+        if is_small and (rest or not overhangs or not has_rest):
+            f.interior = InteriorTiles(task, windows, splits=choice.splits)
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = task.body.used()
         f.update_groups, f.normal_roots = groups, roots
         f.start("start")
-        privatised_sums.begin(f, kernel.sums[position])
+        privatised_sums.begin(f, sums)
         local_arrays.begin(f, task, choice.lanes)
         for op in choice.rows.rematerialised if choice.rows is not None else ():
             f.table[type(op)](f, op)
@@ -303,11 +313,11 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         work_item_loop.write_items(f, task, loop)
         _finish_task(f, function, _ALIGNED)
 
-    if choice.even or not choice.splits:
-        write(name, "", overhangs=not choice.even)
-    else:
+    if has_rest:
         write(name, name + _REST, overhangs=False)
         write(name + _REST, "", overhangs=True)
+    else:
+        write(name, "", overhangs=not choice.even)
 
 
 def _normal_roots(kernel: KernelText, task: Task) -> set[Value]:

@@ -354,6 +354,13 @@ class FunctionText:
         """Bind the index in an iteration of the loop over work items, which ends before ``end``."""
         self.bind(index, self.item)
 
+    def item_body(self, body: Block) -> None:
+        """Write the body in such an iteration."""
+        self.block(body)
+
+    def end_items(self) -> None:
+        """Write what follows the last iteration."""
+
     def next_item(self, end: str, flags: str) -> tuple[str, str]:
         """Return the next work item, and whether there is one, at the end of such an iteration.
 

@@ -22,6 +22,7 @@ def write_items(
     else:
         write(f, task)
     f.start("return")
+    f.end_items()
     for reduction in reductions:
         f.table[Deliver](f, Deliver(reduction))
 
@@ -42,7 +43,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     f.item, f.exit = item.name, "done"
     f.begin_item(index, end)
     f.outside_loops = outside_loops(task.body)
-    f.block(task.body)
+    f.item_body(task.body)
     if f.kernel.costs.grain(task.body) == 1:
         f.exit = after
         f.machine.poll(f)

@@ -39,6 +39,9 @@ def add_plainly(f: FunctionText, op: ops.Atomic, address: str, value: str) -> No
 
 def either(f: FunctionText, plainly: Callable[[], object], shared: Callable[[], object]) -> None:
     """Write both versions: for launches that separate workers' targets, and for others."""
+    if f.shared == "false":
+        plainly()
+        return
     f.text.unswitches |= bool(f.outside_loops) and not f.is_outside_loops
     alone, together, further = map(f.fresh_label, ("alone", "together", "further"))
     f.branch_if(f.shared, together, alone)

@@ -30,8 +30,10 @@ def atomic(f: LaneText, op: ops.Atomic) -> None:
         return
     if op in f.collected or op.ref not in f.sums:
         shared_atomic(f, op)
-        return
-    _add_one(f, op)
+    elif f.interior is not None and f.interior.slides(op):
+        f.interior.add(f, op)
+    else:
+        _add_one(f, op)
 
 
 def _add_one(f: LaneText, op: ops.Atomic) -> None:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Protocol
 
 from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.indices.affine_analysis import AffineExpressions
@@ -28,6 +29,7 @@ from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machi
 from octants.codegen.llvm.module_text import KernelText
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Block, Operation, Value
+from octants.ir.ops import Atomic
 from octants.lazy_dataclass import dataclass
 
 _ADDITIVE = ("add", "sub")
@@ -59,6 +61,22 @@ class ProbableLine:
     step: int
 
 
+class TileWriter(Protocol):
+    """The writer of the code of tiles; see `interior_tiles`."""
+
+    def write(self, f: LaneText, body: Block) -> None:
+        """Write the body for a tile."""
+
+    def finish(self, f: LaneText) -> None:
+        """Write what follows the last tile."""
+
+    def slides(self, op: Operation) -> bool:
+        """Whether it writes an update of the tile being written, by `add`."""
+
+    def add(self, f: LaneText, op: Atomic) -> None:
+        """Write such an update."""
+
+
 class LaneText(FunctionText):
     """A `FunctionText` whose operands may be vectors; ``mask`` is None where all lanes are active.
 
@@ -81,6 +99,7 @@ class LaneText(FunctionText):
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
         self.update_groups: dict[Operation, SumGroup | None] = {}  # see `grouped_additions`
+        self.interior: TileWriter | None = None  # if some tiles have code of their own
         self.makers: dict[Value, Operation] = {}  # in a function: which operation makes a value
         self.overhangs = False  # whether the last tile may be partial
         self.rows: ContiguousRows | None = None  # in which work items are contiguous
@@ -207,6 +226,16 @@ class LaneText(FunctionText):
             self._mask_overhang(register, end, length)
         self.bind(index, self._neighbours(register, self.item))
 
+    def item_body(self, body: Block) -> None:
+        if self.interior is None:
+            self.block(body)
+        else:
+            self.interior.write(self, body)
+
+    def end_items(self) -> None:
+        if self.interior is not None:
+            self.interior.finish(self)
+
     def _mask_overhang(self, register: str, end: str, length: str) -> None:
         """Mask the lanes beyond the end, or beyond the row if rows have a length."""
         left = super().apply("sub", register, end, self.item)
@@ -254,9 +283,14 @@ class LaneText(FunctionText):
 
     def _neighbours(self, register: str, first: str) -> str:
         """Return a vector of a number and its successors."""
-        wide, numbers = self.spread(register, first), self._numbers(register)
-        lanes = self.assign_vector(f"add {self.vector(register)} {wide}, {numbers}")
-        self.linear[lanes] = LinearVector(first, 1, exact=True)
+        return self.progression(register, first, 1, exact=True)
+
+    def progression(self, register: str, first: str, step: int, *, exact: bool = False) -> str:
+        """Return a linear vector."""
+        wide = self.spread(register, first)
+        numbers = ", ".join(f"{register} {lane * step}" for lane in range(self.lanes))
+        lanes = self.assign_vector(f"add {self.vector(register)} {wide}, <{numbers}>")
+        self.linear[lanes] = LinearVector(first, step, exact)
         return lanes
 
     # -- pure instructions ----------------------------------------------------------------------
@@ -286,7 +320,7 @@ class LaneText(FunctionText):
         varying, uniform = operands
         if not self.is_vector(varying) and instruction not in ("sub", "urem", "srem"):
             varying, uniform = uniform, varying
-        line = self._probable_line(varying)
+        line = self.probable_line(varying)
         if line is None or not line.step:
             return
         if instruction == "add" and uniform in self._corrections:  # of the sign of a remainder
@@ -299,7 +333,8 @@ class LaneText(FunctionText):
 
         self.probable[name] = ProbableLine(start, line.step)
 
-    def _probable_line(self, operand: str | int) -> ProbableLine | None:
+    def probable_line(self, operand: str | int) -> ProbableLine | None:
+        """Return what an operand probably is where no lane is at a boundary, or surely."""
         line = self.linear.get(str(operand))
         if line is not None:
             return ProbableLine(lambda: line.start, line.step)

@@ -1,0 +1,231 @@
+"""Write additions to overlapping vectors of neighbours: once for each vector, through registers.
+
+A tile of a reverse stencil adds to neighbours at several distances. Added one after the other,
+the vectors overlap: a processor loads the second one only when the first one has left its store
+buffer, which takes as long as twenty additions. So the sums for each distance wait in registers.
+At the end of the tile they are moved to their positions in the window, and added up::
+
+    a0 a1 a2 a3                          the tile's window, from the least distance on
+       b0 b1 b2 b3
+          c0 c1 c2 c3
+    ----------- ------
+    added       carried to the next tile, which adds it to its own first elements
+
+If the next tile is elsewhere, as in another row, what is carried is added to memory first. Where
+two tiles are side by side, work items access all elements of the vector. Elsewhere only elements
+with a sum other than zero are loaded and stored, since others may be outside of the array.
+
+All this is code of `interior_tiles`: all lanes are active, and none is at a boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from octants.analysis.control_flow.uniformity import Uniformity
+from octants.analysis.lanes.row_major_loops import ContiguousRows
+from octants.analysis.sums.privatisation import PrivatisedSums
+from octants.analysis.sums.reductions import find_reductions, neutral
+from octants.analysis.sums.sliding_windows import SlidingWindow, find_windows
+from octants.codegen import arithmetic
+from octants.codegen.llvm.lanes import memory
+from octants.codegen.llvm.lanes.atomics import active_numbers
+from octants.codegen.llvm.lanes.function_text import LaneText
+from octants.codegen.llvm.lanes.memory import LaneAddress
+from octants.codegen.llvm.lanes.sum_functions import call_sum
+from octants.ir import ops
+from octants.ir.core import Operation, Task
+from octants.types.scalars import DType
+
+
+def find_sliding(
+    task: Task,
+    sums: PrivatisedSums,
+    facts: Uniformity,
+    rows: ContiguousRows | None,
+    lanes: int,
+    noalias: bool,
+) -> list[SlidingWindow]:
+    """Find the windows of additions to private sums.
+
+    Args:
+        task: The task.
+        sums: Its private sums.
+        facts: Which values are uniform.
+        rows: The rows in which work items are neighbours.
+        lanes: How many work items run in step.
+        noalias: No two arrays of its kernel share memory.
+    """
+    if not sums:
+        return []
+    collected = {op for each in find_reductions(task, noalias) for op in each.atomics}
+    updates = {
+        op
+        for op in task.body.walk()
+        if isinstance(op, ops.Atomic) and op.ref in sums and op not in collected
+    }
+    lines = [task.body.args[0], *(() if rows is None else rows.columns)]
+    return find_windows(task, updates, facts, lines, lanes // 2)
+
+
+class SlidingSums:
+    """The windows of a function.
+
+    Args:
+        windows: The windows.
+        always: The updates that are under no condition. Sums of others are in memory meanwhile.
+    """
+
+    def __init__(self, windows: Sequence[SlidingWindow], always: Collection[Operation]) -> None:
+        self.windows, self._always = windows, always
+        self._window_of = {op: window for window in windows for op in window.distances}
+        self._totals: dict[tuple[SlidingWindow, int], str] = {}  # of the tile being written
+        self._started: set[SlidingWindow] = set()
+
+    def __contains__(self, op: Operation) -> bool:
+        return op in self._window_of
+
+    def begin_tile(self, f: LaneText) -> None:
+        """Begin the sums of a tile with nothing."""
+        self._totals.clear()
+        for op, window in self._window_of.items():
+            if op not in self._always:
+                dtype = window.anchor.array.dtype
+                _store(f, dtype, _zeros(f, dtype), _sum(f, window, window.distances[op]))
+
+    def add(self, f: LaneText, op: ops.Atomic) -> None:
+        """Add to the sum for an update's distance."""
+        window, dtype = self._window_of[op], op.array.dtype
+        key = window, window.distances[op]
+        numbers = active_numbers(f, "add", dtype, f.use(op.value))
+        if op not in self._always:
+            old = _load(f, dtype, _sum(f, *key))
+            _store(f, dtype, arithmetic.combine(f, op.fn, dtype, old, numbers), _sum(f, *key))
+        elif key in self._totals or op.fn == "sub":
+            old = self._totals.get(key, _zeros(f, dtype))
+            self._totals[key] = arithmetic.combine(f, op.fn, dtype, old, numbers)
+        else:
+            self._totals[key] = numbers
+
+    def end_tile(self, f: LaneText) -> None:
+        """Add the sums of all windows to memory."""
+        for window in self.windows:
+            self._add_window(f, window)
+
+    def finish(self, f: LaneText) -> None:
+        """Add what windows still carry when the last tile has ended."""
+        for window in self.windows:
+            if len(window.ordered) > 1:
+                op, (carried, end) = window.anchor, self._carried(f, window)
+                address = f.assign(f"load ptr, ptr {end}, align 8")
+                _add_where_nonzero(f, op, address, _load(f, op.array.dtype, carried))
+
+    def _add_window(self, f: LaneText, window: SlidingWindow) -> None:
+        op, dtype = window.anchor, window.anchor.array.dtype
+        totals = self._sums(f, window)
+        address = memory.locate(f, op.array, op.companion, op.indices)
+        start = address.start if address.step is not None else f.element("ptr", address.start, "0")
+        if len(totals) == 1:
+            _add_vector(f, op, start, totals[0])
+            return
+        start = _behind(f, start, window.ordered[0] * dtype.size)
+        here, beyond = (_moved(f, dtype, totals, by) for by in (0, f.lanes))
+        carried, end = self._carried(f, window)
+        before, held = f.assign(f"load ptr, ptr {end}, align 8"), _load(f, dtype, carried)
+        goes_on = f.assign(f"icmp eq ptr {start}, {before}")
+        beside, elsewhere, further = map(f.fresh_label, ("beside", "elsewhere", "further"))
+        f.branch_if(goes_on, beside, elsewhere, likely=True)
+        f.start(beside)
+        _add_vector(f, op, start, arithmetic.combine(f, "add", dtype, here, held))
+        f.branch(further)
+        f.start(elsewhere)
+        _add_where_nonzero(f, op, before, held)
+        _add_where_nonzero(f, op, start, here)
+        f.branch(further)
+        f.start(further)
+        _store(f, dtype, beyond, carried)
+        f.emit(f"store ptr {_behind(f, start, f.lanes * dtype.size)}, ptr {end}, align 8")
+
+    def _sums(self, f: LaneText, window: SlidingWindow) -> dict[int, str]:
+        """Return the sum of the tile for each distance."""
+        dtype = window.anchor.array.dtype
+        found = {d: total for (each, d), total in self._totals.items() if each is window}
+        for distance in {d for op, d in window.distances.items() if op not in self._always}:
+            total = _load(f, dtype, _sum(f, window, distance))
+            if distance in found:
+                total = arithmetic.combine(f, "add", dtype, found[distance], total)
+            found[distance] = total
+        return found
+
+    def _carried(self, f: LaneText, window: SlidingWindow) -> tuple[str, str]:
+        """Return the variables for what is carried, and for its address: where a tile goes on."""
+        dtype = window.anchor.array.dtype
+        vector = f.vector(f.type(dtype))
+        numbers = f.once((window, "carried"), f"alloca {vector}, align 64")
+        address = f.once((window, "end"), "alloca ptr, align 8")
+        if window not in self._started:
+            self._started.add(window)
+            f.entry.append(f"  store {vector} {_zeros(f, dtype)}, ptr {numbers}, align 64")
+            f.entry.append(f"  store ptr null, ptr {address}, align 8")
+        return numbers, address
+
+
+def _sum(f: LaneText, window: SlidingWindow, distance: int) -> str:
+    """Return the variable for the sum of a tile's conditional updates at a distance."""
+    vector = f.vector(f.type(window.anchor.array.dtype))
+    return f.once((window, distance), f"alloca {vector}, align 64")
+
+
+def _moved(f: LaneText, dtype: DType, totals: dict[int, str], by: int) -> str:
+    """Return the sum of a window's elements, of so many as there are lanes, from ``by`` on."""
+    register, first = f.type(dtype), min(totals)
+    vector, nothing, found = f.vector(register), _zeros(f, dtype), ""
+    for distance, total in totals.items():
+        positions = [by + lane - (distance - first) for lane in range(f.lanes)]
+        if not any(0 <= position < f.lanes for position in positions):
+            continue
+        order = ", ".join(f"i32 {p if 0 <= p < f.lanes else f.lanes}" for p in positions)
+        moved = f.assign_vector(
+            f"shufflevector {vector} {total}, {vector} {nothing}, <{f.lanes} x i32> <{order}>"
+        )
+        found = moved if not found else arithmetic.combine(f, "add", dtype, found, moved)
+    return found
+
+
+# -- instructions -------------------------------------------------------------------------------
+
+
+def _add_where_nonzero(f: LaneText, op: ops.Atomic, address: str, numbers: str) -> None:
+    dtype = op.array.dtype
+
+    def write(inner: LaneText, pointers: list[str], values: list[str]) -> None:
+        inner.vectors.update(values)
+        zero = f"{inner.vector(inner.type(dtype))} {values[0]}, zeroinitializer"
+        inner.mask = inner.assign_vector(f"{'fcmp une' if dtype.is_float else 'icmp ne'} {zero}")
+        _add_vector(inner, op, pointers[0], values[0])
+
+    call_sum(f, op, "window", [address], [numbers], write)
+
+
+def _add_vector(f: LaneText, op: ops.Atomic, address: str, numbers: str) -> None:
+    dtype, suffix = op.array.dtype, f.kernel.scopes.suffix(op.ref)
+    register, to = f.type(dtype), LaneAddress(address, dtype.size)
+    old = memory.load_from(f, to, register, dtype.size, suffix)
+    new = arithmetic.combine(f, "add", dtype, old, numbers)
+    memory.store_to(f, to, register, new, dtype.size, suffix)
+
+
+def _zeros(f: LaneText, dtype: DType) -> str:
+    return f.spread(f.type(dtype), f.literal(neutral("add", dtype), dtype))
+
+
+def _load(f: LaneText, dtype: DType, variable: str) -> str:
+    return f.assign_vector(f"load {f.vector(f.type(dtype))}, ptr {variable}, align 64")
+
+
+def _store(f: LaneText, dtype: DType, numbers: str, variable: str) -> None:
+    f.emit(f"store {f.vector(f.type(dtype))} {numbers}, ptr {variable}, align 64")
+
+
+def _behind(f: LaneText, start: str, nbytes: int) -> str:
+    return f.assign(f"getelementptr i8, ptr {start}, i64 {nbytes}")
