@@ -18,7 +18,7 @@ from octants.analysis.sums.sum_groups import find_groups as find_sum_groups
 from octants.analysis.sums.sums_of_products import MIXED, ProductFinder, SumsOfProducts
 from octants.codegen import arithmetic, atomics, per_thread_reductions, sums_of_products
 from octants.codegen.function_emitter import Lanes, ThreadFunction
-from octants.codegen.instruction_writer import Operand, ThreadCode, register
+from octants.codegen.instruction_writer import MutableSlot, Operand, Pointer, ThreadCode, register
 from octants.codegen.memory import address_of
 from octants.codegen.numbers_as_bits import from_word, to_word, word_of
 from octants.codegen.sums_of_products import number_at
@@ -244,66 +244,88 @@ def update_group(
 
     ``update_in_step`` writes updates of elements, a different one in each lane, by all lanes.
     """
-    code, first = f.code, group.updates[0]
-    address = address_of(f, first.array, first.companion, first.indices)
+    _GroupUpdate(f, group, update, update_in_step).write()
 
-    def update_own(totals: list[tuple[Operand, list[int]]]) -> None:
-        """Update an element for each total, by the lane's number of an update."""
-        count = len(totals[0][1])
-        mask = code.constant((1 << (count - 1).bit_length()) - 1, u32)
-        member = code.apply("and", u32, code.lane(), mask)
 
-        def update_each() -> None:
-            for total, own in totals:
-                indices = [
-                    _index_of_lane(f, index, [group.distances[k][axis] for k in own], member)
-                    for axis, index in enumerate(first.indices)
-                ]
-                (update_in_step or update)(indices, total)
+_Total = tuple[Operand, list[int]]
+"""A sum over the lanes, one in each lane, and the numbers of the updates that it is of, by lane."""
 
-        code.branch(code.compare("lt", u32, code.lane(), code.constant(count, u32)), update_each)
-        if update_in_step is not None:
-            code.barrier("subgroup")  # before other lanes update the elements
 
-    def together() -> None:
-        values = [f.use(op.value) for op in group.updates]
-        total = _summed_by_lane(f, first.fn, first.array.dtype, values)
-        update_own([(total, list(range(len(values))))])
+class _GroupUpdate:
+    """Writes the updates of a group: by exchanges where all lanes are at one element, or alone."""
 
-    products: SumsOfProducts | None = f.products.get(group.updates[-1])
+    def __init__(
+        self, f: ThreadFunction, group: SumGroup, update: Update, update_in_step: Update | None
+    ) -> None:
+        self._f, self._group, self._first = f, group, group.updates[0]
+        self._update, self._update_in_step = update, update_in_step
+        self._products: SumsOfProducts | None = f.products.get(group.updates[-1])
 
-    def alone() -> None:
-        if products is not None and _is_grid(group.distances, products):
-            one = partial(_update_product, f, group, len(products.columns), update)
-            if code.adds_by_address:
-                sums_of_products.by_address(f, products, address, one)
-            else:
-                sums_of_products.one_by_one(f, products, one)
+    def write(self) -> None:
+        """Write all of it."""
+        f, code, first = self._f, self._f.code, self._first
+        address = address_of(f, first.array, first.companion, first.indices)
+        alone = partial(self._write_alone, address)
+        if self._products is None:
+            code.branch(code.all_at(address), self._write_together, alone)
             return
-        for op in group.updates:
-            update(op.indices, f.use(op.value))
+        is_done, is_here = code.variable(u1), code.all_at(address)
+        code.write(is_done, is_here)
+        code.branch(is_here, partial(self._exchange_factors, self._products, is_done))
+        code.branch(code.read(is_done), lambda: None, alone)
 
-    if products is None:
-        code.branch(code.all_at(address), together, alone)
-        return
-    is_done = code.variable(u1)
+    def _write_together(self) -> None:
+        """Update each element by the sum over the lanes."""
+        values = [self._f.use(op.value) for op in self._group.updates]
+        total = _summed_by_lane(self._f, self._first.fn, self._first.array.dtype, values)
+        self._update_totals([(total, list(range(len(values))))])
 
-    def exchange() -> None:
-        totals = sums_of_products.summed(f, products)
+    def _exchange_factors(self, products: SumsOfProducts, is_done: MutableSlot) -> None:
+        """Do so for products, whose factors are exchanged; not if a sum is not a number."""
+        code = self._f.code
+        totals = sums_of_products.summed(self._f, products)
         if not products.guard:
-            update_own(totals)
+            self._update_totals(totals)
             return
         good = code.constant(True, u1)
         for total, _ in totals:
             good = code.apply("and", u1, good, code.compare("eq", f32, total, total))
         some = code.any_lane(code.apply("xor", u1, good, code.constant(True, u1)))
         code.write(is_done, code.apply("xor", u1, some, code.constant(True, u1)))
-        code.branch(code.read(is_done), lambda: update_own(totals))
+        code.branch(code.read(is_done), partial(self._update_totals, totals))
 
-    is_here = code.all_at(address)
-    code.write(is_done, is_here)
-    code.branch(is_here, exchange)
-    code.branch(code.read(is_done), lambda: None, alone)
+    def _write_alone(self, address: Pointer) -> None:
+        """Let each thread update by its own values."""
+        f, group, products = self._f, self._group, self._products
+        if products is None or not _is_grid(group.distances, products):
+            for op in group.updates:
+                self._update(op.indices, f.use(op.value))
+            return
+        one = partial(_update_product, f, group, len(products.columns), self._update)
+        if f.code.adds_by_address:
+            sums_of_products.by_address(f, products, address, one)
+        else:
+            sums_of_products.one_by_one(f, products, one)
+
+    def _update_totals(self, totals: list[_Total]) -> None:
+        """Let each lane update the element of its own total."""
+        code, count = self._f.code, len(totals[0][1])
+        mask = code.constant((1 << (count - 1).bit_length()) - 1, u32)
+        member = code.apply("and", u32, code.lane(), mask)
+        has_total = code.compare("lt", u32, code.lane(), code.constant(count, u32))
+        code.branch(has_total, partial(self._update_own, totals, member))
+        if self._update_in_step is not None:
+            code.barrier("subgroup")  # before other lanes update the elements
+
+    def _update_own(self, totals: list[_Total], member: Operand) -> None:
+        for total, own in totals:
+            indices = [
+                _index_of_lane(
+                    self._f, index, [self._group.distances[k][axis] for k in own], member
+                )
+                for axis, index in enumerate(self._first.indices)
+            ]
+            (self._update_in_step or self._update)(indices, total)
 
 
 def _is_grid(distances: Sequence[tuple[int, ...]], products: SumsOfProducts) -> bool:
