@@ -21,12 +21,25 @@ from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.lowering import replacement_blocks
 from octants.lowering.legal_operations import Legal, casts, table
-from octants.lowering.math_function_bodies import lower
+from octants.lowering.legaliser import Legaliser
+from octants.lowering.math_function_bodies import _lowered
 from octants.mathlib.evaluate_with_numpy import evaluate
 from octants.types import scalars
 from octants.types.scalars import DType, convert, f16, f32, f64, i32, i64, integer_range, u1, u32
 from tests.codegen.compiled import for_, if_, ndarray, parallel
 from tests.codegen.test_scalar_operations import CAST_SAMPLES, functions, same, samples
+
+
+def lower(module: Module, legal: Legal) -> Module:
+    """A copy of a module with tasks that has legal operations only."""
+    tasks = []
+    for task in module.tasks:
+        build, values = Legaliser(legal), dict[Value, Value]()
+        domain = None if task.domain is None else _lowered(build, task.domain, values)
+        body = _lowered(build, task.body, values)
+        tasks.append(Task(task.name, body, domain, task.location, task.options))
+    return Module(module.name, list(module.arrays), None, tasks, module.location, module.noalias)
+
 
 BARE = Legal(
     table(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from octants.ir.core import Module
+from octants.mathlib import function_registry
+from octants.mathlib.evaluate_with_numpy import translate
 from octants.mathlib.function_registry import UNARY
 from octants.runtime.cpu import CpuDevice
 from octants.types.scalars import DType
@@ -57,3 +59,18 @@ def units(found: Any, exact: Any) -> Any:
         same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
         edge = np.isfinite(rounded) | (np.abs(exact) < float(info.max) * (1 + 2.0**-20))
         return np.where(special, np.where(same, 0.0, np.where(edge, 1.0, np.inf)), errors)
+
+
+@functools.cache
+def _translated(fn: str, dtype: DType, fast: bool) -> Callable[..., Any]:
+    return translate(function_registry.function(fn, dtype, fast, "plain").block)
+
+
+def evaluate_arrays(
+    fn: str, dtype: DType, *operands: np.ndarray[Any, Any], fast_math: bool = False
+) -> Any:
+    """The values of a function of arrays of f32 or f64, element by element.
+
+    With ``fast_math`` as on a machine without a fused operation.
+    """
+    return _translated(fn, dtype, fast_math)(*operands)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from octants.mathlib import function_registry
-from octants.mathlib.evaluate_with_numpy import evaluate, evaluate_arrays
+from octants.mathlib.evaluate_with_numpy import evaluate
 from octants.mathlib.function_registry import BINARY, FUNCTIONS, UNARY
 from octants.types.scalars import DType, f16, f32, f64
 from tests.mathlib.bounds import BOUNDS, FAST, bound
-from tests.mathlib.compiled_functions import bits, compiled
+from tests.mathlib.compiled_functions import bits, compiled, evaluate_arrays
 from tests.mathlib.samples import EVEN, ODD, error, exact, numbers, pairs, random_bits
 
 FLOATS = pytest.mark.parametrize("dtype", [f32, f64], ids=str)

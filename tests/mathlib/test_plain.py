@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from octants.mathlib.argument_reduction import USUAL
-from octants.mathlib.evaluate_with_numpy import evaluate_arrays
 from octants.mathlib.function_registry import PLAIN
 from octants.types.scalars import f32
 from tests.mathlib import bounds
-from tests.mathlib.compiled_functions import bits, units
+from tests.mathlib.compiled_functions import bits, evaluate_arrays, units
 from tests.mathlib.samples import numbers
 from tests.mathlib.test_special_values import UNARY_CASES
 

@@ -39,7 +39,7 @@ def asked_for(offered: set[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[int
     monkeypatch.setattr(physical_devices, "global_function", find)
     monkeypatch.setattr(physical_devices, "_instance_extensions", lambda: frozenset(offered))
     with pytest.raises(Stopped):
-        physical_devices._make_instance(None)
+        physical_devices._make_instance()
     return seen[0]
 
 

@@ -1,25 +1,14 @@
-"""Lowers whole blocks: of functions of `mathlib`, and of modules to compare them with before."""
+"""Lowers the blocks of functions of `mathlib`."""
 
 from __future__ import annotations
 
 import functools
 
-from octants.ir.core import Block, Module, Operation, Task, Value, rebuild
+from octants.ir.core import Block, Operation, Value, rebuild
 from octants.ir.ops import Constant
 from octants.lowering.legal_operations import Legal
 from octants.lowering.legaliser import Legaliser
 from octants.mathlib.function_registry import MathFunction
-
-
-def lower(module: Module, legal: Legal) -> Module:
-    """A copy of a module with tasks, over the same arrays, that has legal operations only."""
-    tasks = []
-    for task in module.tasks:
-        build, values = Legaliser(legal), dict[Value, Value]()
-        domain = None if task.domain is None else _lowered(build, task.domain, values)
-        body = _lowered(build, task.body, values)
-        tasks.append(Task(task.name, body, domain, task.location, task.options))
-    return Module(module.name, list(module.arrays), None, tasks, module.location, module.noalias)
 
 
 @functools.cache

@@ -46,24 +46,13 @@ def evaluate(fn: str, dtype: DType, *operands: Any) -> Any:
         return scalar_semantics.evaluate(fn, dtype, *operands)
     kind = register_type(dtype)
     with np.errstate(all="ignore"):
-        result = _translated(fn, kind, False)(*(kind.numpy.type(x) for x in operands))
+        result = _translated(fn, kind)(*(kind.numpy.type(x) for x in operands))
         return float(dtype.numpy.type(result))
 
 
-def evaluate_arrays(
-    fn: str, dtype: DType, *operands: np.ndarray[Any, Any], fast_math: bool = False
-) -> Any:
-    """The values of a function of arrays of f32 or f64, element by element.
-
-    With ``fast_math`` as on a machine without a fused operation.
-    """
-    with np.errstate(all="ignore"):
-        return _translated(fn, dtype, True, fast_math)(*operands)
-
-
 @functools.cache
-def _translated(fn: str, dtype: DType, arrays: bool, fast: bool = False) -> Callable[..., Any]:
-    return _Translator(arrays).function(function(fn, dtype, fast, "plain").block)
+def _translated(fn: str, dtype: DType) -> Callable[..., Any]:
+    return _Translator(arrays=False).function(function(fn, dtype, False, "plain").block)
 
 
 def translate(block: Block) -> Callable[..., Any]:
