@@ -58,10 +58,13 @@ def summing(
     return Module("k", [array, y, ends], None, [task])
 
 
-def field(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+def field(
+    dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], exported: bool = True
+) -> Array:
+    """A field; one that is not exported begins at a multiple of 64 if it has no gaps."""
     terms = tuple(Term(axis, 1, 0, stride) for axis, stride in enumerate(strides))
-    layout = Layout(shape, terms)
-    return Array("x", dtype, len(shape), Space.FIELD, (), {Companion.PRIMAL: layout})
+    layouts = {Companion.PRIMAL: Layout(shape, terms)}
+    return Array("x", dtype, len(shape), Space.FIELD, (), layouts, exported=exported)
 
 
 LOADED = {
@@ -199,6 +202,30 @@ def test_which_rows_are_loaded(
     module = products(array, lower, upper)
     text = compilation.compile_module(module, nvptx.Nvptx(nvptx.target(80))).code.decode()
     assert ("ld.global.v4" in text) == is_loaded
+
+
+@pytest.mark.parametrize(
+    ("row", "exported", "is_known"), [(96, False, True), (96, True, False), (112, False, False)]
+)
+def test_alignment_of_fields_without_gaps_is_known(
+    row: int, exported: bool, is_known: bool
+) -> None:
+    module = products(field(f32, (3, 24), (row, 4), exported), 0, 24, f64)
+    text = compilation.llvm_text(module, nvptx.Nvptx(nvptx.target(80)))
+    assert "load <4 x float>" in text
+    assert ("ptrtoint" not in text) == is_known
+
+
+def test_rows_of_a_field_that_is_known_to_be_aligned() -> None:
+    array = field(f32, (3, 24), (96, 4), exported=False)
+    for upper in (24, 23, None):
+        kernel = Threads(products(array, 0, upper))
+        last = 22 if upper is None else upper
+        x, numbers = values_of(array, 0), np.arange(1, 25, dtype=np.float32)
+        y = np.zeros(ITEMS, np.float32)
+        kernel.run({"x": x, "numbers": numbers, "y": y, "ends": np.array([last], np.int32)})
+        sums = (x[:, :last] * numbers[:last]).sum(1)
+        assert y.tolist() == sums[np.arange(ITEMS) % 3].tolist()
 
 
 ODD_ROWS = field(f32, (3, 79), (4 * 79, 4))

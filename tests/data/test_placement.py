@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
 import weakref
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_cells_are_padded_to_their_alignment() -> None:
     root.dense(ax.i, 4).place(y, x, field(u1))
     assert x.layouts() == {PRIMAL: Layout((4,), (Term(0, 1, 0, 24),))}
     assert x.address(PRIMAL) - y.address(PRIMAL) == 8
+
+
+def test_fields_without_gaps_begin_at_multiples_of_64() -> None:
+    x, y, z = field(f32, (3, 5)), field(f32), field(f32)
+    outer = root.dense(ax.i, 1)
+    outer.dense(ax.j, 5).place(y)
+    outer.dense(ax.j, 7).place(z)
+    for each in (x, y, z):
+        (layout,) = each.layouts().values()
+        assert layout.spanned_bytes((), 4) == 4 * math.prod(each.shape)
+        assert each.address(PRIMAL) % 64 == 0
 
 
 def test_axis_that_is_split_has_several_terms() -> None:

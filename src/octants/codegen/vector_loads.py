@@ -8,12 +8,14 @@ aligned::
 
 Loads of an unrolled loop that adds to shared elements (`passes.loops.unroll_shared_sums`) are
 combined within an iteration. Such a loop is written twice: with vector loads, for arrays that are
-aligned, and without.
+aligned, and without, unless all are known to be: fields without gaps between their elements, which
+no other array shares memory with, begin at multiples of 64 bytes (`data.field_memory_layout`).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Iterable
 
 from octants.analysis.indices.affine_analysis import AffineExpressions
@@ -24,7 +26,9 @@ from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, reg
 from octants.codegen.memory import address_of
 from octants.codegen.memory import load as load_one
 from octants.ir import ops
-from octants.ir.core import ArrayRef, Operation
+from octants.ir.array_aliasing import has_memory_of_others
+from octants.ir.core import ArrayRef, Operation, Space
+from octants.types.layouts import Layout
 from octants.types.scalars import DType, i64, u1
 
 
@@ -38,18 +42,37 @@ def load(f: ThreadFunction, op: ops.Load) -> None:
         load_one(f, op)
 
 
-def is_aligned(f: ThreadFunction, op: ops.For, rows: Rows, count: int = ITERATIONS) -> Operand:
-    """Return whether the first iteration, for ``count`` at a time, and all arrays are aligned."""
+def is_aligned(
+    f: ThreadFunction, op: ops.For, rows: Rows, count: int = ITERATIONS
+) -> Operand | None:
+    """Return whether the first iteration, for ``count`` at a time, and all arrays are aligned.
+
+    It is None if they are known to be.
+    """
     code, dtype = f.code, op.lower.type
+    aligned = _are_aligned(f, map(_array, rows))
+    if code.known(f.use(op.lower)) == 0:
+        return aligned
     low = code.apply("and", dtype, f.use(op.lower), code.constant(count - 1, dtype))
     first = code.compare("eq", dtype, low, code.constant(0, dtype))
-    return code.apply("and", u1, first, _are_aligned(f, (_array(row) for row in rows)))
+    return first if aligned is None else code.apply("and", u1, first, aligned)
 
 
-def _are_aligned(f: ThreadFunction, arrays: Iterable[ArrayRef]) -> Operand:
+def _are_aligned(f: ThreadFunction, arrays: Iterable[ArrayRef]) -> Operand | None:
+    """Return whether arrays are aligned; None if they are known to be."""
     code = f.code
-    found = (code.is_aligned(f.pointer(*array), PIECE) for array in dict.fromkeys(arrays))
-    return functools.reduce(lambda a, b: code.apply("and", u1, a, b), found)
+    unknown = (array for array in dict.fromkeys(arrays) if not _is_known_to_be_aligned(array))
+    found = [code.is_aligned(f.pointer(*array), PIECE) for array in unknown]
+    return functools.reduce(lambda a, b: code.apply("and", u1, a, b), found) if found else None
+
+
+def _is_known_to_be_aligned(ref: ArrayRef) -> bool:
+    array, layout = ref.array, ref.array.layouts[ref.companion]
+    if array.space is not Space.FIELD or has_memory_of_others(array):
+        return False
+    assert isinstance(layout, Layout)
+    count = math.prod((*layout.shape, *array.element_shape))
+    return layout.spanned_bytes(array.element_shape, array.dtype.size) == count * array.dtype.size
 
 
 def _array(row: Row) -> ArrayRef:
@@ -62,8 +85,8 @@ def _array(row: Row) -> ArrayRef:
 def write_twice(f: ThreadFunction, op: ops.For, pieces: Pieces, write: Callable[[], None]) -> None:
     """Write a loop for arrays that are aligned, and for others; ``write`` binds its results."""
     code = f.code
+    aligned = _are_aligned(f, (load.ref for load in pieces if isinstance(load, ops.Load)))
     results = [code.variable(register(result.type)) for result in op.results]
-    loads = (load.ref for load in pieces if isinstance(load, ops.Load))
 
     def write_one(own: Pieces) -> None:
         f.pieces = own
@@ -73,7 +96,10 @@ def write_twice(f: ThreadFunction, op: ops.For, pieces: Pieces, write: Callable[
         for variable, result in zip(results, op.results, strict=True):
             code.write(variable, f.use(result))
 
-    code.branch(_are_aligned(f, loads), lambda: write_one(pieces), lambda: write_one({}))
+    if aligned is None:
+        write_one(pieces)
+    else:
+        code.branch(aligned, lambda: write_one(pieces), lambda: write_one({}))
     for variable, result in zip(results, op.results, strict=True):
         f.bind(result, code.read(variable))
 

@@ -5,6 +5,10 @@ block is the array of its cells. Example, with f32 x and f64 y::
 
     root.dense(i, 4).place(x, y)      cell of 16 bytes: x at 0, y at 8
                                       x[i] at 0 + i * 16, y[i] at 8 + i * 16
+
+Blocks of which there is one cell around, such as the outermost ones, begin at a multiple of
+`ROOT_ALIGNMENT`. So does each field without gaps between its elements: a cell with other fields
+would make gaps.
 """
 
 from __future__ import annotations
@@ -50,9 +54,10 @@ class Placement:
 
     def _measure_block(self, node: SNode) -> NodeSize:
         position, alignment = 0, 1
+        least = ROOT_ALIGNMENT if math.prod(node.shape) == 1 else 1
         for child in self._blocks if node.above is None else node.children:
             size = self._measure(child)
-            needed = size.alignment if node.above is not None else ROOT_ALIGNMENT
+            needed = max(size.alignment, least)
             position = _round_up(position, needed)
             self._offsets[child] = position
             position += size.total

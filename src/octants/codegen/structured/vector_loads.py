@@ -76,8 +76,9 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
     lower, upper = body.use(op.lower), body.use(op.upper)
     write_all(body, variables, [lower, *(body.use(init) for init in op.inits)])
     end = code.apply("and", dtype, upper, code.constant(-count, dtype))
-    if rows:
-        end = code.choose(is_aligned(body, op, rows, count), dtype, end, lower)
+    aligned = is_aligned(body, op, rows, count)
+    if aligned is not None:
+        end = code.choose(aligned, dtype, end, lower)
 
     def iterate(number: Operand) -> None:
         body.bind(op.body.args[0], number)
@@ -112,7 +113,7 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
 
     code.loop(lambda: code.compare("lt", dtype, code.read(counter), end), whole)
     known = code.known(upper)
-    if rows or known is None:
+    if known is None or aligned is not None or (rows and known % count):
         code.loop(lambda: code.compare("lt", dtype, code.read(counter), upper), one)
     elif known % count:
         chunk(body.number(known - known % count, dtype), known % count)

@@ -34,6 +34,8 @@ def for_(f: ThreadText, op: ops.For) -> None:
         _in_fours(f, op, rows)
     elif pieces := find_pieces(f, op):
         write_twice(f, op, pieces, lambda: _one_by_one(f, op))
+    elif _is_rest_of_nest(f, op):
+        _one_by_one(f, op, control_flow.no_unrolling(f))
     else:
         _one_by_one(f, op, _hint_of_loads(f, op))
 
@@ -66,6 +68,17 @@ def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
         if estimates:
             return control_flow.interleaving(f)
     return ""
+
+
+def _is_rest_of_nest(f: ThreadText, op: ops.For) -> bool:
+    """Return whether a loop runs iterations with loops in them that chunks have left over.
+
+    It has few iterations, but copies of it would be much code, for little time.
+    """
+    lower, upper = (f.code.known(f.use(bound)) for bound in (op.lower, op.upper))
+    if lower is None or upper is None or not 0 < upper - lower <= lower:
+        return False
+    return any(isinstance(each, ops.For) for each in op.body.ops)
 
 
 def _hint_of_loads(f: ThreadText, op: ops.For) -> str:
@@ -110,8 +123,9 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> None:
     lower, upper, inits = _bounds(f, op)
     register, less = f.type(op.lower.type), f"icmp {control_flow.less(op.lower.type)}"
     chunk, tail = f.fresh_label("chunk"), f.fresh_label("tail")
-    whole = f.apply("and", register, upper, -ITERATIONS)
-    end = f.choose(is_aligned(f, op, rows), register, whole, lower)
+    end = f.apply("and", register, upper, -ITERATIONS)
+    if (aligned := is_aligned(f, op, rows)) is not None:
+        end = f.choose(aligned, register, end, lower)
     before = f.label
     f.branch_if(f.apply(less, register, lower, end), chunk, tail)
     f.start(chunk)
