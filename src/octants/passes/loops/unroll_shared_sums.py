@@ -202,17 +202,19 @@ class _Unroller:
         """The updates that reach another element in each iteration, and can wait for several."""
         results = {value for op in loop.body.walk() for value in op.results}
         counter, *carried = loop.body.args
-        return [
+        found = [
             op
             for op in loop.body.ops
             if isinstance(op, ops.Atomic)
             and op in self._families.updates
             and self._families.advances(op, counter, results.union(carried))
-            and all(self._may_pass(op, each) for each in loop.body.ops)
         ]
-
-    def _may_pass(self, op: ops.Atomic, other: Operation) -> bool:
-        return self._families.may_pass(self._families.family(op), other)
+        families = {op: self._families.family(op) for op in found}
+        can_wait = {
+            family: all(self._families.may_pass(family, each) for each in loop.body.ops)
+            for family in set(families.values())
+        }
+        return [op for op in found if can_wait[families[op]]]
 
     def _can_run_side_by_side(self, op: ops.For) -> bool:
         """Whether each operation of an iteration may run for several of them before the next."""
