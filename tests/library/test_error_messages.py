@@ -50,6 +50,12 @@ def shapes_differ_in_a_product(x: types.ndarray):
 
 
 @case
+def shapes_differ_in_a_product_of_elements(x: types.ndarray):
+    m = qd.Matrix([[x[0], x[1]], [1, 2]])
+    x[0] = (m * qd.Vector([x[0], x[1]]))[0]
+
+
+@case
 def ambiguous_truth(x: types.ndarray):
     if qd.Vector([x[0], x[1]]) > 0:
         x[0] = 1

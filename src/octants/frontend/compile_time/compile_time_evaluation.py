@@ -90,7 +90,8 @@ def item(context: Context, node: ast.Subscript, base: Any, index: Any) -> Any:
 
 def none_is_not_a_value() -> NotAValue:
     """Return the error for a None that a kernel computes with."""
-    return NotAValue("None", "a function without `return` gives None")
+    way_out = "begin with a number; if this is a call, its function has no `return`"
+    return NotAValue("None", way_out)
 
 
 def _run(

@@ -40,9 +40,11 @@ def operand(context: Context, x: Any) -> Any:
 
 
 def element_of(given: Any) -> str:
-    """How to get at the numbers of an array or a member of an enum; "" for what is neither."""
+    """How to get at the numbers of an array or a member of an enum, or print a string; else ""."""
     if isinstance(given, enum.Enum):
         return "use its `.value`, or an `enum.IntEnum`, whose members are numbers"
+    if isinstance(given, str):
+        return "strings are for `print`, which takes them and numbers one by one, or an f-string"
     if not isinstance(given, ArrayReference):
         return ""
     if not given.array.rank:
@@ -101,7 +103,9 @@ def elementwise(
     first = matrices[0]
     for other in matrices[1:]:
         if other.shape != first.shape:
-            context.fail(ShapesDiffer(name, describe(first), describe(other)))
+            is_product = name == "*" and first.shape[-1] == other.shape[0]
+            way_out = "`*` multiplies elements; the matrix product is `@`" if is_product else ""
+            context.fail(ShapesDiffer(name, describe(first), describe(other), way_out))
     count = len(first.elements)
     columns = [x.elements if isinstance(x, MatrixValue) else [x] * count for x in operands]
     return MatrixValue(first.shape, [function(*row) for row in zip(*columns, strict=True)])
