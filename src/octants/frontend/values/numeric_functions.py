@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -163,11 +164,14 @@ def python_extreme(fn: str) -> Callable[..., Any]:
 
 
 def _elements(context: Context, x: Any) -> list[Any]:
-    """The elements of a sequence or a vector; all those of a matrix."""
-    value = x if isinstance(x, (list, tuple)) else operand(context, x)
-    if isinstance(value, MatrixValue):
-        return list(value.elements)
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    """The elements of a collection or a vector; all those of a matrix."""
+    if isinstance(x, _COLLECTIONS):
+        return list(x)
+    value = operand(context, x)
+    return list(value.elements) if isinstance(value, MatrixValue) else [value]
+
+
+_COLLECTIONS = (list, tuple, range, abc.Set, abc.Mapping, abc.ValuesView, abc.Iterator)
 
 
 def select(context: Context, _node: ast.AST, condition: Any, on_true: Any, on_false: Any) -> Any:
@@ -302,8 +306,8 @@ def python_divmod(context: Context, _node: ast.AST, x: Any, y: Any) -> tuple[Any
     return quotient, arithmetic.binary(context, "%", x, y)
 
 
-def _reduced(fn: str, context: Context, iterable: Any) -> Value:
-    truths = [arithmetic.truth(context, x) for x in _elements(context, iterable)]
+def _reduced(fn: str, context: Context, elements: list[Any]) -> Value:
+    truths = [arithmetic.truth(context, x) for x in elements]
     start = context.constant(fn == "and", u1)
     return functools.reduce(functools.partial(context.builder.binary, fn), truths, start)
 
@@ -311,10 +315,10 @@ def _reduced(fn: str, context: Context, iterable: Any) -> Value:
 def python_any(context: Context, _node: ast.AST, iterable: Any) -> Any:
     """``any`` of a vector or a sequence; all elements are evaluated."""
     elements = _elements(context, iterable)
-    return any(elements) if all(map(is_number, elements)) else _reduced("or", context, iterable)
+    return any(elements) if all(map(is_number, elements)) else _reduced("or", context, elements)
 
 
 def python_all(context: Context, _node: ast.AST, iterable: Any) -> Any:
     """``all`` of a vector or a sequence; all elements are evaluated."""
     elements = _elements(context, iterable)
-    return all(elements) if all(map(is_number, elements)) else _reduced("and", context, iterable)
+    return all(elements) if all(map(is_number, elements)) else _reduced("and", context, elements)
