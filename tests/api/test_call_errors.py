@@ -370,3 +370,17 @@ def test_calls_that_do_not_fit_are_type_errors_as_in_python() -> None:
             assert isinstance(caught.value, qd.OctantsCallError)
             assert isinstance(caught.value, qd.OctantsSyntaxError)
     separated(1, 2.0, c=3)
+
+
+@qd.kernel
+def truth(on: qd.u1) -> qd.i32:
+    return on
+
+
+def test_a_truth_value_is_a_bool_or_an_integer() -> None:
+    """None and floats have a truth value of Python, too; as an argument they are a mistake."""
+    assert [truth(v) for v in (True, 2, np.bool_(True), np.int32(1), np.array(True))] == [1] * 5
+    assert [truth(v) for v in (False, 0, np.bool_(False), np.array(False))] == [0] * 4
+    for wrong in (None, 1.5, np.float32(0.0), "yes", [1], np.array([1]), object()):
+        with pytest.raises(qd.OctantsArgumentError, match="`on`: .* cannot be converted to u1"):
+            truth(wrong)

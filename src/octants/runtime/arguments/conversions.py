@@ -45,10 +45,12 @@ def check_scalar(leaf: Leaf, value: Any, dtype: DType) -> Any:
             return scalars.convert(float(value), dtype)
         except OverflowError:
             raise leaf.error(f"an integer beyond all floats is no {dtype}") from None
-    if dtype.is_bool:
-        if isinstance(value, (bool, int, np.bool_)):
-            return bool(value)
-        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}")
+    is_truth = str(getattr(value, "dtype", "")).endswith("bool") and np.ndim(value) == 0
+    try:
+        if dtype.is_bool:
+            return bool(value if is_truth else operator.index(value))
+    except TypeError:
+        raise leaf.error(f"{describe(value)} cannot be converted to {dtype}") from None
     if isinstance(value, np.bool_):
         value = bool(value)
     try:

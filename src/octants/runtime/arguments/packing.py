@@ -285,15 +285,19 @@ class ParameterPacking:
     def _scalar(self, array: Array, component: int) -> None:
         leaf, letter = self.binding.leaf(array), STRUCT_LETTERS[array.dtype.name]
         if not array.element_shape:
-            is_bool = array.dtype.kind is Kind.BOOL
-            self._add(letter, leaf.expression + (".__bool__()" if is_bool else ""))
+            value = leaf.expression
+            if array.dtype.kind is Kind.BOOL:  # `struct` takes anything for one
+                name = f"truth{len(self._pieces)}"
+                self.scope[name] = functools.partial(check_scalar, leaf, dtype=array.dtype)
+                value = f"({value} is True or {value} is not False and {name}({value}))"
+            self._add(letter, value)
             return
         value = ""
         if component == 0:
             name = f"components{len(self._pieces)}"
             kind = ScalarType(array.dtype, array.element_shape)
             self._strict[name] = strict = functools.partial(flatten, leaf, kind)
-            is_bool = array.dtype.kind is Kind.BOOL  # `struct` takes anything for one
+            is_bool = array.dtype.kind is Kind.BOOL
             self.scope[name] = strict if is_bool else functools.partial(components, strict, kind)
             value = f"*{name}({leaf.expression})"
         self._add(letter, value)
