@@ -30,6 +30,11 @@ N, STEPS = 37, 11
 MOST_BYTES = 1 << 12
 
 
+@pytest.fixture(autouse=True)
+def runtime() -> None:
+    qd.init(arch=qd.cpu, log_level="error")
+
+
 def arrays_of(module: Module) -> list[int]:
     """The lengths of the vectors in memory."""
     local = [array for array in module.arrays if array.space is Space.LOCAL]
@@ -341,7 +346,6 @@ def test_components_of_all_types(simd: str, dtype: str) -> None:
 @pytest.mark.parametrize(("rows", "columns"), [(5, 7), (5, 5), (4, 6)])
 def test_matrices_by_two_run_time_indices(rows: int, columns: int) -> None:
     """An index of a matrix that is out of range reads the first row or column."""
-    qd.init(arch=qd.cpu, log_level="error")
 
     @qd.kernel
     def move(
@@ -384,7 +388,6 @@ def test_matrices_by_two_run_time_indices(rows: int, columns: int) -> None:
 
 
 def test_the_gradient_of_what_was_overwritten_ignores_infinities() -> None:
-    qd.init(arch=qd.cpu, log_level="error")
 
     @qd.kernel
     def pick(x: qd.types.ndarray(qd.f64, 1), at: qd.i32, y: qd.types.ndarray(qd.f64, 1)):

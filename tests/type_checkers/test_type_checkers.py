@@ -35,6 +35,7 @@ def run_mypy(folder: Path, files: list[Path]) -> str:
     ).stdout
 
 
+@pytest.mark.timeout(900)  # without mypy's cache, on a busy machine
 def test_mypy_accepts_the_package_and_programs_and_finds_mistakes() -> None:
     """One strict run for all of them, which reads the package once.
 
