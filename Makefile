@@ -20,10 +20,10 @@ demo: $(VENV)/stamp-demo  ## fit a differential equation to measured data by its
 	@$(RUN) -m octants demo lynx-hare $(DEMO_ARGS)
 
 test: $(VENV)/stamp-test $(VENV)/stamp-demo  ## run the tests
-	@$(RUN) -m pytest $(PYTEST_ARGS) $(if $(RECORD),$(RECORD_KERNELS)) $(TESTS)
+	@$(if $(RECORD),OCTANTS_OPT_LEVEL=2) $(RUN) -m pytest $(PYTEST_ARGS) $(if $(RECORD),$(RECORD_KERNELS)) $(TESTS)
 
 test-slow: $(VENV)/stamp-test  ## run more tests of the same kind, for more than half an hour
-	@$(RUN) -m pytest $(PYTEST_ARGS) -m slow
+	@OCTANTS_OPT_LEVEL=2 $(RUN) -m pytest $(PYTEST_ARGS) -m slow
 
 VULKAN_TESTS ?= tests/ad tests/api tests/data tests/frontend tests/library tests/simt tests/vulkan \
 	tests/fuzz/test_fuzz_run.py

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,12 @@ if os.environ.get("OCTANTS_TEST_ARCH") == "cuda":
     if gpu() is None:
         FAKE = on_emulated_gpu.install(pytest.MonkeyPatch(), total=1 << 31)
 
+_UNOPTIMISED = "ad api autodiff compat data frontend graphs library passes runtime simt".split()
+"""Folders whose tests are about what Octants does: for seven of eight, LLVM does not optimise."""
+
+_LEVEL = "OCTANTS_OPT_LEVEL"
+_MAY_SET_LEVEL = _LEVEL not in os.environ
+
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
@@ -83,6 +90,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("tests that were running")
         for nodeid in _begun:
             terminalreporter.write_line(nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose how hard LLVM tries, where neither a test nor the environment does: by its name."""
+    if _MAY_SET_LEVEL:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in _UNOPTIMISED and zlib.crc32(item.nodeid.encode()) % 8:
+            os.environ[_LEVEL] = "0"
+        else:
+            os.environ.pop(_LEVEL, None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -73,7 +73,7 @@ def a_kernel(random: Random) -> str:
 @on_cpu
 @pytest.mark.parametrize("count", counts(60, 3000))
 def test_angles_stay_in_their_ranges(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    qd.init(arch=qd.cpu, offline_cache=False, log_level="error")
+    qd.init(arch=qd.cpu, offline_cache=False, log_level="error", opt_level=0)
     ranges, bounds = list[float_ranges.Range](), dict[str, float]()
 
     def magnitude(known: float_ranges.Range) -> float:

@@ -15,6 +15,7 @@ from octants.runtime.cpu import CpuDevice
 from octants.types.layouts import Layout, Term
 from octants.types.scalars import DType, f32, f64, i32, i64
 from tests.codegen.compiled import TARGET, Compiled, argument, for_, if_, ndarray, parallel
+from tests.seeds import each_once
 
 pytestmark = pytest.mark.skipif(
     not lanes_of_target(TARGET), reason="the vectors of this CPU are none to rely on"
@@ -94,8 +95,9 @@ def check(module: Module, expected: list[tuple[int, object]], size: int, threads
         np.testing.assert_array_equal(w, result)
 
 
-@pytest.mark.parametrize("lanes", [2, 4, 16, 64])
-@pytest.mark.parametrize("dtype", [f32, f64, i32, i64], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "lanes"), each_once([f32, f64, i32, i64], [2, 4, 16, 64]), ids=str
+)
 def test_sums(dtype: DType, lanes: int) -> None:
     for offsets in PLACES.values():
         expected = [(count, wanted(offsets, dtype, count, SIZE)) for count in COUNTS]

@@ -31,7 +31,7 @@ from tests.codegen.representative import (
     random_modules,
     words_of_the_language,
 )
-from tests.seeds import seeds
+from tests.seeds import each_once, seeds
 
 CAPABILITIES = (75, 80, 90, 120)
 
@@ -69,8 +69,7 @@ def test_random_programs_are_assembled(
 
 
 @needs_assembler
-@pytest.mark.parametrize("fast_math", [False, True])
-@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(("capability", "fast_math"), each_once(CAPABILITIES, [False, True]))
 def test_every_word_of_the_language_is_assembled(
     capability: int, fast_math: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -96,7 +96,13 @@ def cost(lines: list[str], simd: str) -> tuple[int, int]:
     return counter.calls, text.count("\n")
 
 
-SIZES = {"alternatives": 12, "alternative loops": 12, "ifs in ifs": 12, "branches": 6}
+SIZES = {
+    "alternatives": 9,
+    "alternative loops": 12,
+    "ifs in ifs": 12,
+    "branches": 5,
+    "components": 2,
+}
 """Of branches in branches the first few cost less."""
 
 LONG = ("alternative loops", "ifs in ifs", "matrices")

@@ -20,7 +20,7 @@ ITEMS = 5
 
 def solved(arch: Any, size: int, steps: int, pivots: bool) -> list[Any]:
     """The solutions of systems of equations, and the gradients of their sums."""
-    qd.init(arch=arch, offline_cache=False, log_level="error", default_fp=qd.f64)
+    qd.init(arch=arch, offline_cache=False, log_level="error", default_fp=qd.f64, opt_level=0)
     a = qd.field(qd.f64, (ITEMS, size, size), needs_grad=True)
     b = qd.field(qd.f64, (ITEMS, size), needs_grad=True)
     x = qd.field(qd.f64, ITEMS, needs_grad=True)
@@ -63,7 +63,7 @@ def solved(arch: Any, size: int, steps: int, pivots: bool) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("size", "steps", "pivots", "unrolled"),
-    [(5, 1, False, True), (6, 3, False, True), (5, 1, True, False), (16, 1, False, False)],
+    [(5, 1, False, True), (6, 3, False, True), (5, 1, True, False), (10, 1, False, False)],
 )
 def test_eliminations(
     size: int, steps: int, pivots: bool, unrolled: bool, monkeypatch: pytest.MonkeyPatch
