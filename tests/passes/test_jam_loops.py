@@ -57,6 +57,7 @@ parallel @k_0 {{
 }}
 """
 SUM = "%20: f32 = fma(%14, %14, %13)", "%20"
+UPDATE = "%30: f32 = atomic<add, @z, primal>(%18, %12)"
 
 
 def kernel(
@@ -103,11 +104,15 @@ def assert_same(module: Module, other: Module, bounds: tuple[int, int] = (0, 0))
         np.testing.assert_array_equal(one, two)
 
 
-def sums_at_once(module: Module) -> int:
-    """The values that innermost loops carry, at most."""
+def sums_of_loops(module: Module) -> list[int]:
+    """The number of values that each innermost loop carries."""
     loops = [op for op in module.walk() if isinstance(op, ops.For)]
-    inner = [op for op in loops if not any(each.regions for each in op.body.ops)]
-    return max((len(op.inits) for op in inner), default=0)
+    return [len(op.inits) for op in loops if not any(each.regions for each in op.body.ops)]
+
+
+def sums_at_once(module: Module) -> int:
+    """The most values that an innermost loop carries."""
+    return max(sums_of_loops(module), default=0)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +128,28 @@ def test_rows_whose_number_is_known_are_divided_evenly_or_a_few_are_left(
     assert_same(module, result)
     if count and rows % count:
         assert sums_at_once(jammed(module)[0]) == (2 if rows % 2 == 0 else 1)
+
+
+@pytest.mark.parametrize(
+    ("inside", "rows", "sums"),
+    [("", 15, [4, 3]), ("", 13, [4, 1]), ("", 16, [8])]
+    + [(UPDATE, 15, [4, 1]), (UPDATE, 12, [4]), (UPDATE, 13, [4, 1])],
+)
+def test_rows_that_are_left_run_side_by_side_where_nothing_is_updated(
+    inside: str, rows: int, sums: list[int]
+) -> None:
+    module = kernel(rows, inside=inside)
+    result, _ = jammed(module, leaves_rests=True)
+    assert sums_of_loops(result) == sums
+    assert_same(module, result)
+
+
+def test_loops_without_updates_leave_rows_over_of_any_number() -> None:
+    text = to_text(kernel(20)).replace("(16, 32)", "(20, 32)")
+    assert sums_of_loops(jammed(parse(text), leaves_rests=True)[0]) == [8, 4]
+    assert sums_of_loops(jammed(parse(text))[0]) == [4]
+    text = to_text(kernel(20, inside=UPDATE)).replace("(16, 32)", "(20, 32)")
+    assert sums_of_loops(jammed(parse(text), leaves_rests=True)[0]) == [4]
 
 
 def test_rows_that_are_left_of_a_number_of_the_launch() -> None:
@@ -152,7 +179,7 @@ JAMMED = {
         + "%31: f32 = binary<add>(%30, %17)\nstore<@z, primal>(%31, %15)"
     },
     "sums of elements": {"inside": "store<@w, primal>(%19, %12, %15)"},
-    "atomic sums": {"inside": "%30: f32 = atomic<add, @z, primal>(%18, %12)"},
+    "atomic sums": {"inside": UPDATE},
     "another loop": {
         "behind": "%40: f32 = for(%3, %10, %14) { (%41: i32, %42: f32):\n"
         "%43: f32 = load<@x, primal>(%41)\n%44: f32 = fma(%43, %43, %42)\nyield(%44)\n}\n"

@@ -83,8 +83,8 @@ _MOST_ON_GPUS, _MOST_ON_CPUS = (8, 128, 16), (4, 16, 4)
 more of them take too many registers, of which CPUs have fewer, with several vectors for each value.
 """
 _EVEN, _CHUNKS = 4, 2
-"""A loop leaves no iterations over if its trip count is a multiple of the first, or if there are
-fewer chunks than the second.
+"""A loop leaves no iterations over if it updates memory and its trip count is a multiple of the
+first, or if there are fewer chunks than the second.
 """
 _UNROLLED = 16
 """The trip count up to which LLVM unrolls short loops: what they load is in registers then."""
@@ -97,8 +97,9 @@ def jam_loops(module: Module, vectors: Vectors | None = None, leaves_rests: bool
     Args:
         module: the module.
         vectors: the vectors in whose lanes work items run; None where each has a thread.
-        leaves_rests: loops whose trip counts are odd, or twice an odd number, may leave iterations
-            over, which run one by one: that pays on GPUs.
+        leaves_rests: loops may leave iterations over: that pays on GPUs. Those that are left also
+            run side by side, but one by one where they update memory atomically, which takes much
+            code.
     """
     most = _MOST_ON_GPUS if vectors is None else _MOST_ON_CPUS
     tasks = [task for task in module.tasks if task.is_parallel and has_nests(task)]
@@ -167,8 +168,11 @@ class _Jammer:
 
             op.lower, op.inits = write_chunks(self._builder, op, count, write)
             self._has_changed = True
-            trips = self._loops.trips(op)
-            if trips == 0:
+            left = self._loops.trips(op)
+            if left and left > 1 and not _updates(op):
+                op.inits = self._side_by_side(op, segments, op.lower, op.inits, left)
+                left = 0
+            if left == 0:
                 self._loops.replaced.replace(op, op.inits)
                 return
         self._builder.append(op)
@@ -194,8 +198,12 @@ class _Jammer:
         if not any(order.shares(loop) for loop in loops):
             return 0
         work, sums = max(map(operations_in, loops)), max(len(loop.inits) for loop in loops)
-        may_leave_rest = self._leaves_rests and _has_local_records(op)
-        leaves_rest = may_leave_rest and trips is not None and trips % _EVEN != 0
+        leaves_rest = (
+            self._leaves_rests
+            and trips is not None
+            and (trips % _EVEN != 0 or not _updates(op))
+            and _has_local_records(op)
+        )
         count = self._most
         while count > 1 and (
             count * work > self._most_work
@@ -342,6 +350,11 @@ def _has_local_records(loop: For) -> bool:
         for op in loop.body.walk()
         if isinstance(op, (ops.RecordAccess, ops.RecordEnd))
     )
+
+
+def _updates(loop: For) -> bool:
+    """Whether iterations of a loop update memory atomically."""
+    return any(isinstance(op, ops.Atomic) for op in loop.body.walk())
 
 
 def _records_in_order(loop: For, segments: Sequence[_Segment], trips: int | None) -> bool:
