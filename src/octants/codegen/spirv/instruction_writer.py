@@ -341,19 +341,15 @@ class SpirvCode(ControlFlowCode):
         )
         return self.apply("or", u64, low, self.apply("shl", u64, high, self.constant(32, u64)))
 
-    def _all_equal(self, x: Any) -> int:
-        """Return whether the arriving threads have the same u32."""
-        kind = self.assembly.type(u1)
-        return self._across(Op.GROUP_ALL_EQUAL, Capability.GROUP_VOTE, kind, x)
-
     def all_at(self, address: Pointer) -> int:
         everybody = self.constant((1 << self.subgroup) - 1, u64)
-        all_here = self.compare("eq", u64, self.ballot(self.constant(True, u1)), everybody)
         high = self.apply("ushr", u64, address, self.constant(32, u64))
+        first, is_same = self.constant(0, u32), self.constant(True, u1)
         for half in (address, high):
-            is_same = self._all_equal(self.convert(half, u64, u32))
-            all_here = self.apply("and", u1, all_here, is_same)
-        return all_here
+            own = self.convert(half, u64, u32)
+            other = self.read_lane(own, u32, first)  # anything, if that lane is not here
+            is_same = self.apply("and", u1, is_same, self.compare("eq", u32, own, other))
+        return self.compare("eq", u64, self.ballot(is_same), everybody)
 
     # -- functions ------------------------------------------------------------------------------
 

@@ -120,7 +120,6 @@ class Op(enum.IntEnum):
     RETURN = 253
     RETURN_VALUE = 254
     UNREACHABLE = 255
-    GROUP_ALL_EQUAL = 336
     GROUP_BALLOT = 339
     GROUP_SHUFFLE = 345
     ATOMIC_F_ADD = 6035
@@ -136,7 +135,6 @@ class Capability(enum.IntEnum):
     INT_16 = 22
     INT_8 = 39
     GROUP = 61
-    GROUP_VOTE = 62
     GROUP_BALLOT = 64
     GROUP_SHUFFLE = 65
     STORAGE_16_BIT = 4433

@@ -15,7 +15,7 @@ MEANINGS = {
     "storage8": "8-bit numbers in memory (storageBuffer8BitAccess)",
     "atomic64": "atomic operations on 64 bits (shaderBufferInt64Atomics)",
     "shared64": "atomic operations on 64 bits of shared memory (shaderSharedInt64Atomics)",
-    "lanes": "subgroups whose lanes exchange values (shuffle, ballot and vote)",
+    "lanes": "subgroups whose lanes exchange values (shuffle and ballot)",
 }
 """Features that programs may need.
 

@@ -50,7 +50,7 @@ _BITS = {
     "whole": (4, 1),
 }
 """The location of each feature: a structure of `query_features`, and a position in it."""
-_IN_COMPUTE, _EXCHANGES = 0x20, 0b11011  # of `SubgroupProperties`: basic, vote, ballot, shuffle
+_IN_COMPUTE, _EXCHANGES = 0x20, 0b11001  # of `SubgroupProperties`: basic, ballot, shuffle
 _SHARED_BYTES, _MOST_ITEMS, _LONGEST_BLOCK = 54, 58, 59  # of the limits, in words
 _MOST_BLOCK_DIM = 1024
 _NARROW_BYTES = 1 << 31  # an i32 holds the offset of each element
