@@ -345,6 +345,11 @@ FINISH = (
         lambda machine: machine.groups_sums and not machine.deterministic,
     ),
     _row(
+        "loops.unroll_vector_loops",
+        "after loops with sums are unrolled, which access vectors by constants then",
+        lambda machine: machine.unrolls,
+    ),
+    _row(
         "loops.unroll_loops",
         "last: it writes code many times",
         lambda machine: machine.unrolls or _estimate_sums(machine) > 0,

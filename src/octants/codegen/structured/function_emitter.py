@@ -19,7 +19,7 @@ from octants.codegen.interleaved_record_buffer import ThreadRecordBuffer
 from octants.codegen.kernel_context import KernelContext
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
-from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Value
+from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Value
 from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, i64, u64
 
@@ -103,12 +103,22 @@ class StructuredFunction:
     def local_array(self, key: Any, dtype: DType, count: int) -> Any:
         """Return an array in memory of the work item, one for each key."""
         if key not in self._local_arrays:
-            if isinstance(key, ArrayRef):  # records are many, and their numbers often known
+            if isinstance(key, ArrayRef) and key in self.indexed_vectors:
                 count = self.code.elements_in_memory(count)
             is_row = self.code.loads_four_words and key in self.local_rows
             make = self.code.local_array_of_fours if is_row else self.code.local_array
             self._local_arrays[key] = make(dtype, count)
         return self._local_arrays[key]
+
+    @cached_property
+    def indexed_vectors(self) -> set[ArrayRef]:
+        """The local vectors with indices that are known at run time only."""
+        return {
+            op.ref
+            for op in self.kernel.module.tasks[self.task].body.walk()
+            if isinstance(op, ops.Access) and op.array.space is Space.LOCAL
+            if not self.kernel.constants.keys() >= set(op.indices)
+        }
 
     @cached_property
     def local_rows(self) -> set[ArrayRef]:
