@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -23,7 +24,9 @@ has_compiler = any(map(shutil.which, ("cc", "gcc", "clang")))
 
 def measure(folder: Path, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "bench/run.py", *arguments, "--quick", "--rounds", "1"]
-    subprocess.run([*command, "--output", str(folder)], cwd=REPOSITORY, check=True, timeout=280)
+    command += ["--output", str(folder)]
+    environment = {**os.environ, "TMPDIR": str(folder)}  # workers that are killed leave files
+    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=280, env=environment)
     (path,) = folder.glob("*.json")
     result: dict[str, Any] = json.loads(path.read_text())
     return result

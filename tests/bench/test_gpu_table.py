@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,15 @@ def pages() -> Any:
 def measure(folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     command = [sys.executable, "bench/gpu.py", *arguments, "--quick", "--arch", "cpu"]
     command += ["--seconds", "0.01", "--output", str(folder)]
+    environment = {**os.environ, "TMPDIR": str(folder)}  # workers that are killed leave files
     said = subprocess.run(
-        command, cwd=REPOSITORY, check=True, timeout=240, capture_output=True, text=True
+        command,
+        cwd=REPOSITORY,
+        check=True,
+        timeout=240,
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     (path,) = folder.glob("gpu-*.json")
     return json.loads(path.read_text()), said.stdout
