@@ -144,10 +144,13 @@ def loss(function: Callable[..., Any], *arrays: Any) -> OuterLoss:
 
 def _as_traced(function: ArrayFunction, name: str, value: Any) -> Any:
     """An argument; a number of Python as an array, where the kernel takes an array."""
+    if not isinstance(getattr(value, "dtype", _NUMBER), np.dtype):
+        raise function.wrong_dtype(name, value)
     takes_array = isinstance(function.annotation(name), NdarrayAnnotation)
     return jax.numpy.asarray(value) if takes_array and isinstance(value, (int, float)) else value
 
 
+_NUMBER = np.dtype(float)
 _TARGET = "octants_step"
 _FIRST_FOR_CALLS = (0, 10)
 """The first version of JAX that calls steps by pointers; before, what executables keep differs."""
@@ -160,7 +163,26 @@ _step.multiple_results = True
 
 def _bind(step: Step, arrays: Iterable[Any]) -> list[Any]:
     """The results of a step, as a step of JAX."""
-    found: list[Any] = _step.bind(*map(jax.numpy.asarray, arrays), step=step)
+    found: list[Any] = _step.bind(*_vary_alike(map(jax.numpy.asarray, arrays)), step=step)
+    return found
+
+
+def _vary_alike(arrays: Iterable[Any]) -> list[Any]:
+    """Arrays that vary over the same axes of a mesh, as `shard_map` wants the inputs of a step."""
+    given = list(arrays)
+    if not any(isinstance(each, jax.core.Tracer) for each in given):
+        return given
+    axes = [_varying(jax.typeof(each)) for each in given]
+    every = frozenset[Any]().union(*axes)
+    return [
+        jax.lax.pcast(each, tuple(every - known), to="varying") if every - known else each
+        for each, known in zip(given, axes, strict=True)
+    ]
+
+
+def _varying(kind: Any) -> frozenset[Any]:
+    """The axes of a mesh over which an abstract value varies."""
+    found: frozenset[Any] = getattr(getattr(kind, "mat", kind), "varying", frozenset())
     return found
 
 
@@ -339,7 +361,19 @@ def _device_arrays(
 
 
 def _shapes(*arrays: Any, step: Step | BatchedStep) -> Any:
-    return [jax.core.ShapedArray(each.shape, each.dtype) for each in _kinds(step, arrays)]
+    kinds = _kinds(step, arrays)
+    like = next(filter(_varying, arrays), None)
+    if like is None:
+        return [jax.core.ShapedArray(each.shape, each.dtype) for each in kinds]
+    return [
+        like.update(
+            shape=each.shape,
+            dtype=each.dtype,
+            weak_type=False,
+            sharding=like.sharding.update(spec=(None,) * len(each.shape)),
+        )
+        for each in kinds
+    ]
 
 
 def _pushforward(arrays: Any, tangents: Any, *, step: Step | BatchedStep) -> Any:
@@ -377,7 +411,8 @@ def _transpose(adjoints: Any, *arrays: Any, step: Step | BatchedStep) -> Any:
 
 
 def _derive(derivative: Derivative, directions: Any, arrays: Any) -> list[Any]:
-    found: list[Any] = _step.bind(*derivative.inputs(directions, arrays), step=derivative.step)
+    inputs = _vary_alike(derivative.inputs(directions, arrays))
+    found: list[Any] = _step.bind(*inputs, step=derivative.step)
     return found
 
 

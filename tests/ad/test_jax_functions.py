@@ -469,3 +469,18 @@ def test_calls_that_are_errors() -> None:
 def test_functions_without_a_result_are_errors() -> None:
     with pytest.raises(qd.OctantsTypeError, match="OCT351.*`out` names no result"):
         qd.jax.function(scaled_squares)(jnp.ones(3), jnp.zeros(3), 2.0, 3)
+
+
+def test_calls_within_a_shard_map() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    part, whole = jax.sharding.PartitionSpec("i"), jax.sharding.PartitionSpec()
+    mapped = jax.shard_map(squares, mesh=mesh, in_specs=(part, whole), out_specs=part)
+    assert jax.jit(mapped)(X, 3.0).tolist() == (3 * X**2).tolist()
+    gradients = jax.jit(jax.grad(lambda x, factor: mapped(x, factor).sum(), (0, 1)))(X, 3.0)
+    assert gradients[0].tolist() == (6 * X).tolist()
+    assert gradients[1] == pytest.approx((X**2).sum())
+
+
+def test_keys_of_random_numbers_are_no_arguments() -> None:
+    with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` has dtype key"):
+        squares(jax.random.split(jax.random.key(0), 3))

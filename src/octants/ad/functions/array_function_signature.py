@@ -153,11 +153,14 @@ class ArraySignature:
             found = value if isinstance(value, Shaped) else self.library.shaped(value)
             if found.dtype.isbuiltin != _FROM_A_LIBRARY:
                 return found
-        problem = (
+        raise self.wrong_dtype(name, value)
+
+    def wrong_dtype(self, name: str, value: Any) -> Exception:
+        """The error for an array whose elements no kernel takes."""
+        return self._wrong(
             f"`{name}` has dtype {value.dtype}, which has no counterpart in the language: convert"
             " it first, for example to float32"
         )
-        raise self._wrong(problem)
 
     def _shaped(
         self, name: str, given: OutputShape, seen: Mapping[str, Any], known: Mapping[str, Shaped]
