@@ -2,12 +2,16 @@
 
 Needs torch (``pip install 'octants[torch]'``). Tensors stay on their device and are not copied: a
 kernel for the CPU takes tensors there, one for CUDA takes tensors on the GPU, in torch's order.
+Programs that torch records, to compile or to export them, call the operator ``octants::step``.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,15 +27,18 @@ from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data.dlpack_import import from_dlpack
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.exceptions import OctantsError
+from octants.diagnostics.kernel_as_function_errors import RecordedElsewhere
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.types.specialisation_signature import ScalarType
 
 if TYPE_CHECKING:
     import torch
     from torch.overrides import TorchFunctionMode
+    from torch.utils._pytree import tree_leaves
 else:
     torch = import_optional("torch", "torch")
     from torch.overrides import TorchFunctionMode
+    from torch.utils._pytree import tree_leaves
 
 __all__ = ["Module", "function", "loss"]
 
@@ -44,6 +51,9 @@ class _TorchArrays(ArrayLibrary):
 
     def shaped(self, array: Any) -> Shaped:
         return _shaped(array)
+
+    def dtype(self, given: Any) -> np.dtype[Any]:
+        return _numpy_dtype(given) if isinstance(given, torch.dtype) else np.dtype(given)
 
     def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
         made = array.detach().clone(memory_format=torch.contiguous_format)
@@ -97,8 +107,12 @@ class _TorchArrays(ArrayLibrary):
     def gradient(self, argument: Any) -> Any:
         return argument.grad
 
-    def tracking_computations(self, outputs: Sequence[Any]) -> _Tracking:
-        return _Tracking(outputs)
+    tracks_computations = True
+
+    def tracking_computations(
+        self, outputs: Sequence[Any], refuse: Callable[[Any], None]
+    ) -> _Tracking:
+        return _Tracking(outputs, refuse)
 
     def is_computed(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
@@ -108,12 +122,13 @@ class _Tracking(TorchFunctionMode):  # type: ignore[misc]
     """Lets torch track what it computes from arguments, unless the program says ``no_grad``.
 
     Where it tracks, it refuses to update an argument in place. That is right for inputs; updates of
-    outputs are not tracked, since the tape notices those that it may not ignore.
+    outputs are not tracked, since the tape notices those that it may not ignore: they are refused
+    if they write what was computed from an argument.
     """
 
-    def __init__(self, outputs: Sequence[Any]) -> None:
+    def __init__(self, outputs: Sequence[Any], refuse: Callable[[Any], None]) -> None:
         super().__init__()
-        self._outputs = outputs
+        self._outputs, self._refuse = outputs, refuse
         self._tracked = torch.enable_grad()
 
     def __enter__(self) -> Any:
@@ -134,6 +149,10 @@ class _Tracking(TorchFunctionMode):  # type: ignore[misc]
         target = args[0] if args else named.get("input")
         if not is_update or all(target is not each for each in self._outputs):
             return func(*args, **named)
+        others = [each for each in tree_leaves((args, named)) if each is not target]
+        is_computed = any(isinstance(x, torch.Tensor) and x.requires_grad for x in others)
+        if is_computed and torch.is_grad_enabled():
+            self._refuse(target)
         with torch.no_grad():
             return func(*args, **named)
 
@@ -148,10 +167,14 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(step: Step, *tensors: Any) -> Any:
+        if _is_recorded(tensors):
+            return _recorded(step, tensors)
         results = _called_by_address(step, tensors)
         if results is not None:
             return results
-        found, number = step.call_with_number(tensors)
+        if any(map(_is_batched, tensors)):
+            return _called_for_rows(step, tensors)
+        found, number = step.call_with_number(_dense(tensors))
         is_new = number is not None and step.kind == "value"
         return (*found, torch.tensor(number)) if is_new else tuple(found)
 
@@ -204,6 +227,80 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
             elements = (batched.element(given, k) for k in range(info.batch_size))
             found = _stacked([cls.apply(step, *each) for each in elements])
         return found, tuple(None if each is None else 0 for each in found)
+
+
+_steps: dict[str, Step | BatchedStep] = {}
+"""The steps in programs that torch has recorded, by their keys."""
+_keys = (f"{secrets.token_hex(8)}_{k}" for k in itertools.count())
+"""Keys that no other process has: torch keeps compiled programs for later ones."""
+
+_library = torch.library.Library("octants", "DEF")
+_library.define("step(str key, Tensor[] inputs) -> Tensor[]")
+_HAS_NO_RULE = torch.Tensor.__torch_dispatch__
+
+
+def _run_recorded(key: str, inputs: Sequence[Any]) -> list[Any]:
+    """Run a step of a recorded program."""
+    step = _steps.get(key)
+    if step is None:
+        raise RecordedElsewhere(key).at()
+    found = step.call(_dense(inputs))
+    return [torch.empty(0) if each is None else each for each in found]
+
+
+def _record(key: str, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a step as torch records it, without elements."""
+    where = inputs[0].device if inputs else None
+    return [
+        torch.empty(what.shape, dtype=_torch_dtype(what.dtype), device=where)
+        for what in _steps[key].output_shapes(list(map(_shaped, inputs)))
+    ]
+
+
+_library.impl("step", _run_recorded, "CompositeExplicitAutograd")
+torch.library.register_fake("octants::step", _record, lib=_library)
+
+
+def _is_recorded(tensors: Sequence[Any]) -> bool:
+    """Whether torch records what a program does, or passes tensors with rules of their own."""
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    return any(type(each).__torch_dispatch__ is not _HAS_NO_RULE for each in tensors)
+
+
+def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of a step that is called by an operator of torch; None for those of integers."""
+    key = next(_keys)
+    _steps[key] = step
+    found = torch.ops.octants.step(key, list(tensors))
+    kinds = [kind for kind, _ in step.outputs]
+    return tuple(
+        each if kind == "f" or each.is_floating_point() else None
+        for each, kind in zip(found, kinds, strict=True)
+    )
+
+
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+"""Whether a tensor stands for a batch, as in ``torch.autograd.grad(is_grads_batched=True)``."""
+
+
+def _called_for_rows(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of a step for the elements of such a batch."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    axes = [0 if _is_batched(each) else None for each in tensors]
+    given = [
+        each if axis is None else torch._remove_batch_dim(each, level, 1, 0)
+        for each, axis in zip(tensors, axes, strict=True)
+    ]
+    count = next(len(each) for each, axis in zip(given, axes, strict=True) if axis == 0)
+    found, _ = _Node.vmap(SimpleNamespace(batch_size=count), (None, *axes), step, *given)
+    return tuple(None if each is None else torch._add_batch_dim(each, 0, level) for each in found)
+
+
+def _dense(tensors: Sequence[Any]) -> list[Any]:
+    """Tensors with elements in memory, also where torch knows that all of them are zero."""
+    return [each.clone() if each._is_zerotensor() else each for each in tensors]
 
 
 _MOST_REPEATED = 64
@@ -282,7 +379,7 @@ def _is_row_major(tensor: Any) -> bool:
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     is_strided = is_plain and tensor.layout is torch.strided
     has_memory = is_strided and tensor.is_contiguous() and not tensor._is_zerotensor()
-    return has_memory and not (tensor.is_neg() or tensor.is_conj())
+    return has_memory and not (tensor.is_neg() or tensor.is_conj() or _is_batched(tensor))
 
 
 class _BatchedNode(_Node):
@@ -290,7 +387,9 @@ class _BatchedNode(_Node):
 
     @staticmethod
     def forward(step: Any, *tensors: Any) -> Any:
-        return tuple(step.call(tensors))
+        if _is_recorded(tensors):
+            return _recorded(step, tensors)
+        return tuple(step.call(_dense(tensors)))
 
     @staticmethod
     def backward(ctx: Any, *adjoints: Any) -> Any:
@@ -360,9 +459,10 @@ def function(
     ``torch.autograd.grad``, ``torch.func.grad``) and by forward mode (``torch.func.jvp``); it works
     under ``torch.vmap``, which calls it for each element of a batch of arguments, and propagates up
     to 8 elements of a batch of directions in each launch, as in ``torch.func.jacrev``;
-    ``torch.compile`` calls it as it is. The gradient has derivatives by reverse and by forward mode
-    (`gradgradcheck`, ``torch.func.hessian``); third derivatives are an error. The backward pass
-    launches the kernels again, under a tape, so that only the arguments are kept. Example::
+    ``torch.compile`` and ``torch.export`` record it as one operator. The gradient has derivatives
+    by reverse and by forward mode (`gradgradcheck`, ``torch.func.hessian``); third derivatives are
+    an error. The backward pass launches the kernels again, under a tape, so that only the arguments
+    are kept. Example::
 
         @qd.kernel
         def squares(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
@@ -376,7 +476,7 @@ def function(
         kernel: a kernel, or a Python function whose parameters are what its kernels take.
         out: the outputs: parameters for which the call makes tensors of zeros, on the device of the
             first tensor. By the name of each, the name of an argument of the same shape and dtype,
-            a shape, a pair of a shape and a dtype (of Octants or numpy), or a function of the
+            a shape, a pair of a shape and a dtype (of any library), or a function of the
             arguments by name that returns one of these.
         inout: parameters that the kernel updates in place. The call passes it copies, and returns
             them.
@@ -402,7 +502,7 @@ def function(
 
     call.__name__ = made.name
     call.__doc__ = f"`{made.name}` as a function of torch, of {', '.join(made.inputs)}."
-    found: Callable[..., Any] = torch.compiler.disable(call)
+    found: Callable[..., Any] = torch.compiler.allow_in_graph(call)
     return found
 
 

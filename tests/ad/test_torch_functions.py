@@ -288,6 +288,8 @@ def test_tensors_that_torch_computes_from_arguments_are_errors(launches: Any) ->
     for _ in range(2):
         with pytest.raises(qd.OctantsRuntimeError, match="computed from an argument"):
             function(tensor(X)).sum().backward()
+        with pytest.raises(qd.OctantsRuntimeError, match="OCT350|OCT315.*share memory"):
+            torch.func.jacfwd(function)(tensor(X))
 
 
 def test_constants_that_torch_computes_from_arguments() -> None:
@@ -328,3 +330,71 @@ def test_an_input_that_torch_overwrites_is_an_error() -> None:
 
     with pytest.raises(RuntimeError, match="in-place"):
         qd.torch.function(squares_in_place, out={"y": "x"})(tensor(X)).sum().backward()
+
+
+def test_batched_adjoints_of_autograd() -> None:
+    for vectorised in (torch.autograd.functional.jacobian, torch.autograd.functional.hessian):
+        function = squares if "jacobian" in vectorised.__name__ else lambda x: squares(x).sum()
+        found = vectorised(function, tensor(X), vectorize=True)
+        torch.testing.assert_close(found, vectorised(function, tensor(X)))
+    jacobian = torch.autograd.functional.jacobian
+    found = jacobian(squares, tensor(X), vectorize=True, strategy="forward-mode")
+    torch.testing.assert_close(found, torch.diag(4 * torch.tensor(X)))
+
+
+def test_tensors_without_elements_in_memory() -> None:
+    zeros = torch._efficientzerotensor((3,), dtype=f64)
+    assert squares(zeros).tolist() == [0.0] * 3
+    with torch._subclasses.FakeTensorMode():
+        fake = torch.ones(3, dtype=f64)
+        assert squares(fake).shape == (3,)
+    y = torch.zeros(3, dtype=f64)
+    scaled_squares(tensor(X, requires_grad=False), y, 2.0, 3)
+    for given in (zeros, fake, torch.tensor(X).to_sparse()):
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="no memory|sparse"):
+            scaled_squares(given, y, 2.0, 3)
+
+
+def test_recorded_programs_hold_the_call() -> None:
+    x, function = tensor(X), qd.torch.function(scaled_squares, out={"y": "x"})
+
+    def loss(x: Any) -> Any:
+        return function(x + x, 2.0, 3).sum()
+
+    torch.compile(loss, backend="aot_eager", fullgraph=True)(x).backward()
+    assert x.grad.tolist() == (16 * X).tolist()
+    fx = pytest.importorskip("torch.fx.experimental.proxy_tensor")
+    recorded = fx.make_fx(torch.func.grad(loss))(tensor(X, requires_grad=False))
+    assert recorded(2 * x.detach()).tolist() == (32 * X).tolist()
+    module = torch.nn.Module()
+    module.forward = loss  # type: ignore[method-assign]
+    exported = torch.export.export(module, (x.detach(),)).module()
+    assert exported(2 * x.detach()) == loss(2 * x.detach())
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT370"):
+        torch.ops.octants.step("of another process", [x])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, qd.f32, np.float32])
+def test_dtypes_of_outputs(dtype: Any) -> None:
+    for out in (((3,), dtype), lambda x, **_: (x.shape, dtype), torch.zeros(3)):
+        y = qd.torch.function(scaled_squares, out={"y": out})(tensor(X), 2.0, 3)
+        assert y.dtype == torch.float32
+
+
+def doubled_output(x: Any, y: Any) -> None:
+    scaled_squares(x, y, 1.0, x.shape[0])
+    y.copy_(y * 2)
+
+
+def computed_output(x: Any, y: Any) -> None:
+    y[:] = x * 2
+
+
+@pytest.mark.parametrize("launches", [doubled_output, computed_output])
+def test_outputs_that_torch_computes_from_arguments_are_errors(launches: Any) -> None:
+    function = qd.torch.function(launches, out={"y": "x"})
+    assert function(tensor(X)).shape == (3,)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT350.*writes to `y`"):
+        function(tensor(X)).sum().backward()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT350.*writes to `y`"):
+        torch.func.jvp(function, (tensor(X),), (tensor(X),))

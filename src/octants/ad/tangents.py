@@ -8,7 +8,7 @@ with the adjoint of a tangent, the gradient by the values is a product with seco
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
@@ -77,6 +77,11 @@ class Tangents:
         self._paused = 0
         self.thread = threading.get_ident()
         self._around: Any = None
+        self._launched: list[tuple[str, tuple[Any, ...]]] = []
+
+    def launched(self) -> Sequence[tuple[str, tuple[Any, ...]]]:
+        """The names and the arguments of the kernels that were launched with tangents, in order."""
+        return self._launched
 
     @property
     def paused(self) -> int:
@@ -143,6 +148,7 @@ class Tangents:
             self._check_untracked()
             chosen = self._tangents(specialisation, memories)
             if self.tape is None:  # else it observes the launch
+                self._launched.append((specialisation.signature.kernel, arguments))
                 flow = flow_of(specialisation).with_active(chosen)
                 self._ends.observe_flow(flow, specialisation, memories)
         changed = self._untracked.see(specialisation, memories, differentiates=False)

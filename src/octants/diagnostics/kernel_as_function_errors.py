@@ -179,16 +179,26 @@ class AdjointSolveFailed(UserError):
 
 
 class ComputedFromArgument(UserError):
-    """A kernel takes an array that another library computed from an argument."""
+    """A kernel takes, or an output gets, what another library computed from an argument."""
 
     function: str
-    kernel: str
+    use: str
     code = "OCT350"
     exception = OctantsRuntimeError
     title = (
-        "`{function}` passes `{kernel}` an array that was computed from an argument outside of a"
-        " kernel, where no gradient passes"
+        "`{function}` {use} an array that was computed from an argument outside of a"
+        " kernel, where no derivative passes"
     )
     remedy = (
         "compute it before the call or in a kernel; or call `detach()` on it if it is a constant"
     )
+
+
+class RecordedElsewhere(UserError):
+    """A program that torch has recorded in another process."""
+
+    key: str
+    code = "OCT370"
+    exception = OctantsRuntimeError
+    title = "the recorded program calls a kernel that this process does not have"
+    remedy = "record the program again in this process: what is stored has no kernels"

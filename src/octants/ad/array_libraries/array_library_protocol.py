@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from octants.data.ndarray import Ndarray
+from octants.runtime.device import Device
 
 
 class Shaped(NamedTuple):
@@ -35,6 +36,11 @@ class ArrayLibrary(ABC):
     @abstractmethod
     def shaped(self, array: Any) -> Shaped:
         """The shape and the dtype of an array."""
+
+    def dtype(self, given: Any) -> np.dtype[Any]:
+        """The dtype that the library calls so, as that of numpy."""
+        found: np.dtype[Any] = np.dtype(given)
+        return found
 
     @abstractmethod
     def copy(self, array: Any, dtype: np.dtype[Any] | None = None) -> Any:
@@ -70,6 +76,10 @@ class ArrayLibrary(ABC):
                 be noticed.
         """
 
+    def given(self, argument: Any) -> Any:
+        """What a function is passed for the argument of a kernel."""
+        return argument
+
     @abstractmethod
     def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
         """An ndarray with the elements of an array, perhaps in its memory."""
@@ -86,15 +96,24 @@ class ArrayLibrary(ABC):
     def gradient(self, argument: Any) -> Any:
         """The gradient of what a kernel was passed, as an array."""
 
+    recycled: Callable[[Device], ArrayLibrary] | None = None
+    """What makes a library for calls on ndarrays that are used again, for functions that launch
+    kernels; None: `recycled_array_library.RecycledArrays`."""
+
+    tracks_computations = False
+    """Whether there is a context `tracking_computations`."""
+
     def tracking_computations(
         self,
-        outputs: Sequence[Any],  # noqa: ARG002
-    ) -> AbstractContextManager[object] | None:
-        """A context in which the library tracks what it computes from arguments; None: it cannot.
+        outputs: Sequence[Any],
+        refuse: Callable[[Any], None],
+    ) -> AbstractContextManager[object]:
+        """A context in which the library tracks what it computes from arguments with a gradient.
 
-        Its own updates of outputs are left to the tape.
+        Its own updates of outputs are left to the tape, except those by something computed: it
+        calls `refuse` with the output.
         """
-        return None
+        raise NotImplementedError
 
     def is_computed(self, value: Any) -> bool:  # noqa: ARG002
         """Whether a value was computed from an argument, while computations were tracked."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,7 +176,10 @@ class ArrayFunction(ArraySignature):
                 return _reversed(run, None, adjoints, wanted, gradients)
             if tangents is not None:
                 arrays = _without_overlaps(self, arrays)
-            run, duals = _Run(self, arrays, adjoints, active), None
+            given, duals = adjoints, None
+            if tangents is not None and self.may_compute:
+                given = adjoints or [None] * len(self.results)  # for the library to track
+            run = _Run(self, arrays, given, active)
             if tangents is not None:
                 duals = _Duals(run, tangents, directions, adjoints_of_tangents)
             if adjoints is not None:
@@ -183,8 +187,10 @@ class ArrayFunction(ArraySignature):
                 if duals is None:
                     found = _reversed_without_tape(run, adjoints, wanted, needs_results)
                 return found or _reversed(run, duals, adjoints, wanted)
-            with _around(run, duals, None):
-                returned = self.function(*run.passed.values())
+            with _tracking(run, given is not None), _around(run, duals, None) as context:
+                returned = self.function(*run.given.values())
+            if given is not None:
+                _check_computed(self, context.launched())
             return run.evaluated(returned, duals, {})
 
 
@@ -251,13 +257,10 @@ def _reversed(
     if gradients is not None:
         tape = BatchedTape(gradients, loss, **options)
     with tape:
-        outputs = [run.passed[name] for name in function.outputs]
-        tracking = function.library.tracking_computations(outputs)
-        with _around(run, duals, tape), tracking or contextlib.nullcontext():
-            returned = function.function(*run.passed.values())
-        for kernel, arguments in tape.launched() if tracking else ():
-            if any(map(function.library.is_computed, arguments)):
-                raise ComputedFromArgument(function.name, kernel).at()
+        with _tracking(run, function.may_compute), _around(run, duals, tape):
+            returned = function.function(*run.given.values())
+        if function.may_compute:
+            _check_computed(function, tape.launched())
         for name in function.outputs:
             tape.untracked.check(memory_of(run.passed[name], name))
         if gradients is None:
@@ -274,6 +277,29 @@ def _reversed(
     return run.evaluated(returned, duals, {name: found[name] for name in wanted})
 
 
+def _tracking(run: _Run, is_needed: bool) -> AbstractContextManager[object]:
+    """A context in which the library tracks what it computes from active arguments."""
+    function = run.function
+    if not is_needed:
+        return contextlib.nullcontext()
+
+    def refuse(target: Any) -> None:
+        name = next(name for name in function.outputs if run.given[name] is target)
+        raise ComputedFromArgument(function.name, f"writes to `{name}`").at()
+
+    outputs = [run.given[name] for name in function.outputs]
+    return function.library.tracking_computations(outputs, refuse)
+
+
+def _check_computed(
+    function: ArraySignature, launched: Iterable[tuple[str, tuple[Any, ...]]]
+) -> None:
+    """Raise an error if a kernel took what the library has computed from an active argument."""
+    for kernel, arguments in launched:
+        if any(map(function.library.is_computed, arguments)):
+            raise ComputedFromArgument(function.name, f"passes `{kernel}`").at()
+
+
 def _batched_gradient(run: _Run, name: str, gradients: BatchedGradients) -> Any:
     """The gradients by an argument, as an array with a first axis for the adjoints."""
     library, array = run.function.library, run.arrays[name]
@@ -288,7 +314,7 @@ class _Run:
     """The arguments of the function: arrays of the call, with gradients where they are active.
 
     `arrays` are those of the library, by the names of the parameters, `passed` what becomes of
-    them.
+    them for a kernel, and `given` for the function.
     """
 
     def __init__(
@@ -310,6 +336,7 @@ class _Run:
             name: self._argument(name, value, begins.get(name))
             for name, value in self.arrays.items()
         }
+        self.given = {name: function.library.given(value) for name, value in self.passed.items()}
 
     @property
     def device(self) -> int | None:
@@ -424,7 +451,7 @@ class _Duals:
 def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
     """The context in which launches compute tangents, if there are some."""
     if duals is None:
-        yield
+        yield None
         return
     function = run.function
     returned = duals.ndarrays.get(RETURNED)
@@ -433,7 +460,7 @@ def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
         if name not in duals.by_value and name != RETURNED:
             tangents.add(run.passed[name], made, name)
     with tangents:
-        yield
+        yield tangents
 
 
 def _number(ndarray: Ndarray) -> Any:

@@ -127,6 +127,11 @@ class ArraySignature:
         signature = self.kernel.current_signature()
         return signature.annotations[signature.names.index(name)]
 
+    @property
+    def may_compute(self) -> bool:
+        """Whether it may compute by its library, which tracks that."""
+        return self.library.tracks_computations and not isinstance(self.kernel, Kernel)
+
     # -- shapes ---------------------------------------------------------------------------------
 
     @property
@@ -176,11 +181,11 @@ class ArraySignature:
         if _is_function(given):
             return self._shaped(name, given(**seen), seen, known)
         if hasattr(given, "shape") and hasattr(given, "dtype"):
-            return Shaped(tuple(given.shape), np.dtype(given.dtype))
+            return Shaped(tuple(given.shape), self.library.dtype(given.dtype))
         shape, dtype = given, None
         if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list)):
             shape, dtype = given
-        if isinstance(shape, (int, np.integer)):
+        if hasattr(shape, "__index__"):
             shape = (shape,)
         if not isinstance(shape, (tuple, list)) or not all(_is_extent(n) for n in shape):
             raise self._bad(name, f"cannot have the shape {shape!r}")
@@ -190,8 +195,7 @@ class ArraySignature:
         if isinstance(given, DType):
             return np.dtype(given.numpy)
         if given is not None:
-            found: np.dtype[Any] = np.dtype(given)
-            return found
+            return self.library.dtype(given)
         annotation = self.annotation(name)
         declared = annotation.dtype if isinstance(annotation, NdarrayAnnotation) else None
         if isinstance(declared, DType):
@@ -264,4 +268,4 @@ def _is_function(given: OutputShape) -> bool:
 
 
 def _is_extent(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and int(value) >= 0
+    return hasattr(value, "__index__") and int(value) >= 0

@@ -125,14 +125,36 @@ def needs_copy(array: np.ndarray[Any, Any]) -> bool:
 
 def torch_address(tensor: Any, companion: Companion) -> int:
     """The address of a row-major tensor, or of its gradient, which is made row-major."""
-    address: int = torch_companion(tensor, companion, strided=False).data_ptr()
-    return address
+    return _torch_memory(torch_companion(tensor, companion, strided=False))
 
 
 def torch_strided_address(tensor: Any, companion: Companion) -> int:
     """The address of a tensor of any strides, or of its gradient."""
-    address: int = torch_companion(tensor, companion, strided=True).data_ptr()
+    return _torch_memory(torch_companion(tensor, companion, strided=True))
+
+
+def _torch_memory(tensor: Any) -> int:
+    """The address of a tensor, which has one unless it stands for others, or has no elements.
+
+    Raises:
+        ValueError: it has no memory.
+    """
+    try:
+        address: int = tensor.data_ptr()
+    except RuntimeError as error:
+        raise ValueError from error
+    if not address and tensor.numel():
+        raise ValueError
     return address
+
+
+def has_torch_memory(tensor: Any) -> bool:
+    """Whether the elements of a tensor are in memory."""
+    try:
+        _torch_memory(tensor)
+    except ValueError:
+        return False
+    return True
 
 
 def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:

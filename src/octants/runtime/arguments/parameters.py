@@ -166,7 +166,7 @@ def _masked_key(value: Any) -> Any:  # noqa: ARG001
 def _torch_key(value: Any) -> Any:
     with_grad = value.requires_grad or value.grad is not None
     try:
-        layout = value.is_contiguous(), value.is_neg()
+        layout = value.layout, value.is_contiguous(), value.is_neg()
     except RuntimeError:  # compressed rows and nested tensors, which no specialisation takes
         return "no strides"
     return value.dtype, value.dim(), layout, with_grad, value.device
