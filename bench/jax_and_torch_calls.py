@@ -52,6 +52,11 @@ def twice(x):
     square(x)
 
 
+def ten_times(x):
+    for _ in range(10):
+        square(x)
+
+
 def launches(elements, _):
     """A launch of the kernel and of its reverse."""
     x, y = (qd.ndarray(qd.f32, elements, needs_grad=True) for _ in range(2))
@@ -68,6 +73,7 @@ def jax_calls(elements, arch):
     own = qd.jax.function(wave, out={"y": "x"})
     with_number = qd.jax.function(scaled, out={"y": "x"})
     returned, updated = qd.jax.function(energy), qd.jax.function(twice, inout="x")
+    updated_often = qd.jax.function(ten_times, inout="x")
     summed = lambda function: lambda *given: function(*given).sum()  # noqa: E731
     functions = {
         "no kernel, value": (lambda x: jnp.sin(x) * x, (x,)),
@@ -78,6 +84,7 @@ def jax_calls(elements, arch):
         "gradient by an array and a number": (jax.grad(summed(with_number), (0, 1)), (x, 2.0)),
         "gradient of a returned number": (jax.grad(returned), (x, 2.0)),
         "gradient of two launches": (jax.grad(summed(updated)), (x,)),
+        "gradient of ten launches": (jax.grad(summed(updated_often)), (x,)),
     }
     calls = {}
     for name, (function, given) in functions.items():
@@ -96,6 +103,7 @@ def torch_calls(elements, arch):
     own = qd.torch.function(wave, out={"y": "x"})
     with_number = qd.torch.function(scaled, out={"y": "x"})
     returned, updated = qd.torch.function(energy), qd.torch.function(twice, inout="x")
+    updated_often = qd.torch.function(ten_times, inout="x")
     grad = lambda function, *given: torch.autograd.grad(function(*given).sum(), given)  # noqa: E731
     return {
         "no kernel, value": lambda: torch.sin(x) * x,
@@ -105,6 +113,7 @@ def torch_calls(elements, arch):
         "gradient by an array and a number": lambda: grad(with_number, x, factor),
         "gradient of a returned number": lambda: grad(returned, x, factor),
         "gradient of two launches": lambda: grad(updated, x),
+        "gradient of ten launches": lambda: grad(updated_often, x),
     }
 
 

@@ -18,7 +18,9 @@ import numpy as np
 
 from octants import api, driver
 from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
+from octants.ad.array_libraries.device_array_library import DeviceArray
 from octants.ad.array_libraries.numpy_array_library import as_ndarray
+from octants.ad.array_libraries.recycled_array_library import RecycledArrays
 from octants.ad.functions.array_function import ArrayFunction
 from octants.ad.functions.batched_steps import BatchedStep
 from octants.ad.functions.calls_by_address import RepeatedStep
@@ -29,16 +31,20 @@ from octants.data.ndarray import Ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_as_function_errors import RecordedElsewhere
 from octants.diagnostics.optional_dependencies import import_optional
+from octants.launch.kernel import Kernel
+from octants.runtime.device import Device
+from octants.runtime.memory.host import describe
+from octants.types.layouts import row_major
 from octants.types.specialisation_signature import ScalarType
 
 if TYPE_CHECKING:
     import torch
     from torch.overrides import TorchFunctionMode
-    from torch.utils._pytree import tree_leaves
+    from torch.utils._pytree import tree_leaves, tree_map
 else:
     torch = import_optional("torch", "torch")
     from torch.overrides import TorchFunctionMode
-    from torch.utils._pytree import tree_leaves
+    from torch.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["Module", "function", "loss"]
 
@@ -116,6 +122,115 @@ class _TorchArrays(ArrayLibrary):
 
     def is_computed(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
+
+
+class _ProxyTensor(torch.Tensor):  # type: ignore[misc]
+    """A tensor that a function is passed for an ndarray of Octants, in the memory of that.
+
+    Kernels take the ndarray. An operator of torch takes a tensor that shares its memory, as if the
+    program had asked for that; a function with a gradient of its own takes the proxy.
+    """
+
+    octants_ndarray: Any = None
+
+    @classmethod
+    def of(cls, ndarray: Ndarray) -> Any:
+        """The proxy for an ndarray."""
+        array = DeviceArray.of(ndarray)
+        if not driver.device().shares_memory:
+            plain = torch.as_tensor(array, device=f"cuda:{ndarray.device}")
+        elif ndarray.nbytes:
+            strides = row_major(array.shape, array.dtype.itemsize)
+            layout = array.dtype, array.shape, strides
+            plain = torch.from_numpy(describe(array.address, ndarray.nbytes, *layout))
+        else:
+            plain = torch.empty(array.shape, dtype=_torch_dtype(array.dtype))
+        with torch._C.DisableTorchFunctionSubclass():
+            made = plain.as_subclass(cls).requires_grad_(ndarray.has_grad())
+        made.octants_ndarray = ndarray
+        return made
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _OF_SHAPES:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        shared = tree_map(_shared, (tuple(args), kwargs or {}))
+        device = driver.device()
+        if device.shares_memory:
+            return func(*shared[0], **shared[1])
+        stream = torch.cuda.current_stream(device.number).cuda_stream
+        device.make_stream_wait(stream)  # for the launches before
+        found = func(*shared[0], **shared[1])
+        device.wait_for_foreign(stream)
+        return found
+
+
+_OF_SHAPES = {
+    torch.Tensor.dim,
+    torch.Tensor.numel,
+    torch.Tensor.size,
+    torch.Tensor.__len__,
+    torch.Tensor.device.__get__,
+    torch.Tensor.dtype.__get__,
+    torch.Tensor.ndim.__get__,
+    torch.Tensor.shape.__get__,
+}
+
+
+def _shared(value: Any) -> Any:
+    """The tensor in the memory of an ndarray, of a proxy; anything else as it is."""
+    if type(value) is not _ProxyTensor:
+        return value
+    ndarray = value.octants_ndarray
+    return ndarray.to_torch(copy=False).requires_grad_(ndarray.has_grad())
+
+
+def _is_shared(proxy: Any) -> bool:
+    """Whether torch has used the memory of the ndarray."""
+    return proxy.octants_ndarray.explicit_identity is None
+
+
+class _RecycledTensors(RecycledArrays):
+    """The same for functions that launch kernels, and may do anything with tensors.
+
+    If they do more than to pass them to kernels, there is no other call on these arrays.
+    """
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self._proxies: list[Any] = []
+
+    def begin(self) -> None:
+        super().begin()
+        self._proxies.clear()
+
+    def end(self) -> bool:
+        is_shared = any(map(_is_shared, self._proxies))
+        self._proxies.clear()
+        return super().end() or is_shared
+
+    def given(self, argument: Any) -> Any:
+        if not isinstance(argument, Ndarray):
+            return argument
+        made = _ProxyTensor.of(argument)
+        self._proxies.append(made)
+        return made
+
+    tracks_computations = True
+
+    def tracking_computations(
+        self, outputs: Sequence[Any], refuse: Callable[[Any], None]
+    ) -> _Tracking:
+        return _Tracking(outputs, refuse)
+
+    def is_computed(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
+
+
+_TorchArrays.recycled = _RecycledTensors
 
 
 class _Tracking(TorchFunctionMode):  # type: ignore[misc]
@@ -234,6 +349,7 @@ _steps: dict[str, Step | BatchedStep] = {}
 _keys = (f"{secrets.token_hex(8)}_{k}" for k in itertools.count())
 """Keys that no other process has: torch keeps compiled programs for later ones."""
 
+_known_keys: dict[Any, str] = {}
 _library = torch.library.Library("octants", "DEF")
 _library.define("step(str key, Tensor[] inputs) -> Tensor[]")
 _HAS_NO_RULE = torch.Tensor.__torch_dispatch__
@@ -270,7 +386,7 @@ def _is_recorded(tensors: Sequence[Any]) -> bool:
 
 def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of a step that is called by an operator of torch; None for those of integers."""
-    key = next(_keys)
+    key = _key_of(step)
     _steps[key] = step
     found = torch.ops.octants.step(key, list(tensors))
     kinds = [kind for kind, _ in step.outputs]
@@ -278,6 +394,21 @@ def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ..
         each if kind == "f" or each.is_floating_point() else None
         for each, kind in zip(found, kinds, strict=True)
     )
+
+
+def _key_of(step: Step | BatchedStep) -> str:
+    """The key of a step; equal ones have one, if constants can be compared."""
+    batch: Any = None
+    alone: Any = step
+    if isinstance(step, BatchedStep):
+        batch, alone = (step.count, tuple(step.is_batched)), step.step
+    constants = alone.constants
+    types = tuple(map(type, constants.values()))  # 2 equals 2.0
+    what = alone.function, alone.inputs, alone.outputs, tuple(constants.items()), types, batch
+    try:
+        return _known_keys.setdefault(what, next(_keys))
+    except TypeError:  # such as a list
+        return next(_keys)
 
 
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -303,6 +434,7 @@ def _dense(tensors: Sequence[Any]) -> list[Any]:
     return [each.clone() if each._is_zerotensor() else each for each in tensors]
 
 
+_PLAIN = int, float, str, type(None)
 _MOST_REPEATED = 64
 """The most steps of a function that are remembered."""
 
@@ -339,11 +471,14 @@ def _repeated(
 ) -> tuple[RepeatedStep, list[tuple[tuple[int, ...], Any]]] | None:
     """A step for tensors of certain types, and the shapes and dtypes of its outputs.
 
-    None if they depend on numbers in tensors, or constants are no numbers.
+    None if they depend on numbers in tensors, or constants are no numbers or strings.
     """
     function = step.function
-    for name in step.constants:
-        if not isinstance(function.annotation(name), ScalarType):
+    is_kernel = isinstance(function.kernel, Kernel)
+    for name, value in step.constants.items():
+        if is_kernel and not isinstance(function.annotation(name), ScalarType):
+            return None
+        if not is_kernel and not isinstance(value, _PLAIN):
             return None
     kinds = tuple([(each.shape, each.dtype) for each in tensors])
     types = tuple(map(type, step.constants.values()))
@@ -494,16 +629,28 @@ def function(
     made = ArrayFunction(kernel, out, inout, _TorchArrays())
 
     def call(*arguments: Any, **named: Any) -> Any:
-        bound = made.bind(arguments, named)
+        bound = {name: _number(each) for name, each in made.bind(arguments, named).items()}
         tensors = {name: each for name, each in bound.items() if isinstance(each, torch.Tensor)}
         step = value_step(made, bound, list(tensors))
         results = _Node.apply(step, *tensors.values())[: len(step.outputs)]
         return results[0] if len(results) == 1 else results
 
-    call.__name__ = made.name
-    call.__doc__ = f"`{made.name}` as a function of torch, of {', '.join(made.inputs)}."
-    found: Callable[..., Any] = torch.compiler.allow_in_graph(call)
+    untraced = torch.compiler.disable(call)  # where a program calls it outside of a graph
+
+    def recorded(*arguments: Any, **named: Any) -> Any:
+        return untraced(*arguments, **named)
+
+    recorded.__name__ = made.name
+    recorded.__doc__ = f"`{made.name}` as a function of torch, of {', '.join(made.inputs)}."
+    found: Callable[..., Any] = torch.compiler.allow_in_graph(recorded)
     return found
+
+
+def _number(value: Any) -> Any:
+    """A number of a program that torch compiles, which it compiles again for others."""
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    return int(value) if isinstance(value, torch.SymInt) else value
 
 
 class Module(torch.nn.Module):  # type: ignore[misc]

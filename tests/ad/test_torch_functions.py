@@ -358,13 +358,15 @@ def test_tensors_without_elements_in_memory() -> None:
 def test_recorded_programs_hold_the_call() -> None:
     x, function = tensor(X), qd.torch.function(scaled_squares, out={"y": "x"})
 
-    def loss(x: Any) -> Any:
-        return function(x + x, 2.0, 3).sum()
+    def loss(x: Any, factor: float = 2.0) -> Any:
+        return function(x + x, factor, 3).sum()
 
-    torch.compile(loss, backend="aot_eager", fullgraph=True)(x).backward()
-    assert x.grad.tolist() == (16 * X).tolist()
+    program = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    for factor in (2.0, 3.0):  # the second is a number that changes
+        (gradient,) = torch.autograd.grad(program(x, factor), x)
+        assert gradient.tolist() == (8 * factor * X).tolist()
     fx = pytest.importorskip("torch.fx.experimental.proxy_tensor")
-    recorded = fx.make_fx(torch.func.grad(loss))(tensor(X, requires_grad=False))
+    recorded = fx.make_fx(torch.func.grad(lambda x: loss(x)))(tensor(X, requires_grad=False))
     assert recorded(2 * x.detach()).tolist() == (32 * X).tolist()
     module = torch.nn.Module()
     module.forward = loss  # type: ignore[method-assign]

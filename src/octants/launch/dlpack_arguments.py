@@ -1,5 +1,6 @@
 """Imports arguments that offer only DLPack as numpy arrays, such as those of JAX on the CPU.
 
+What stands for an ndarray of Octants, in its attribute `octants_ndarray`, becomes that.
 Nothing is copied. An array that its library holds read-only, as JAX does, stays so: a kernel that
 writes it is an error.
 """
@@ -33,7 +34,9 @@ def import_arguments(leaves: Sequence[Leaf], arguments: tuple[Any, ...]) -> tupl
     for leaf in leaves:
         if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
             value = leaf.value(arguments)
-            if _is_imported(type(value)) and value.__dlpack_device__()[0] == _CPU:
+            if hasattr(type(value), "octants_ndarray"):
+                found = replace(found, leaf, value.octants_ndarray)
+            elif _is_imported(type(value)) and value.__dlpack_device__()[0] == _CPU:
                 found = replace(found, leaf, _view(leaf, value))
     return tuple(found)
 

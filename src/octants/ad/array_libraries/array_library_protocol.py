@@ -77,7 +77,7 @@ class ArrayLibrary(ABC):
         """
 
     def given(self, argument: Any) -> Any:
-        """What a function is passed for the argument of a kernel."""
+        """The argument of a function that launches kernels, for that of a kernel."""
         return argument
 
     @abstractmethod
@@ -97,8 +97,10 @@ class ArrayLibrary(ABC):
         """The gradient of what a kernel was passed, as an array."""
 
     recycled: Callable[[Device], ArrayLibrary] | None = None
-    """What makes a library for calls on ndarrays that are used again, for functions that launch
-    kernels; None: `recycled_array_library.RecycledArrays`."""
+    """The library for calls on ndarrays that are used again, of functions that launch kernels.
+
+    None: `recycled_array_library.RecycledArrays`.
+    """
 
     tracks_computations = False
     """Whether there is a context `tracking_computations`."""

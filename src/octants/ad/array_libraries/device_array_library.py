@@ -45,7 +45,7 @@ class DeviceArray:
         self.shape = tuple(shape)
         self.dtype = dtype
         self._owner = owner
-        self._is_read_only = is_read_only
+        self.is_read_only = is_read_only
         if device is None:
             default = current_runtime.device()
             found = default.number_of(self)
@@ -79,7 +79,7 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The description that other libraries, and other parts of Octants, read."""
-        data = self.address, self._is_read_only
+        data = self.address, self.is_read_only
         return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": data}
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class DeviceArray:
         return self._part(self.address + step * key, self.shape[1:])
 
     def _part(self, address: int, shape: tuple[int, ...]) -> DeviceArray:
-        options = {"is_read_only": self._is_read_only}
+        options = {"is_read_only": self.is_read_only}
         return DeviceArray(address, shape, self.dtype, self.device, self, **options)
 
     def assign(self, other: DeviceArray | None) -> None:
@@ -134,7 +134,7 @@ class DeviceArray:
             row_major(self.shape, self.dtype.itemsize),
             self.dtype,
             device.dlpack_device,
-            self._is_read_only,
+            self.is_read_only,
             (self._owner, self),
         )
         made = ndarray_of(view, device, element_dim, needed_companions(needs_grad, False))

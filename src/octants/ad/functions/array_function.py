@@ -526,5 +526,5 @@ def _clear_gradients_between(tape: Tape, ours: Iterable[Any]) -> None:
     own = {id(value) for value in ours}
     for gradient in current_runtime.runtime().arrays(Companion.ADJOINT):
         array = gradient.primal
-        if gradient.is_allocated and id(array) not in own and array.identity in tape.touched:
+        if gradient.is_allocated and id(array) not in own and tape.uses(array.identity):
             gradient.clear()

@@ -4,6 +4,8 @@ An `ArrayFunction` makes an ndarray of each array, which is most of the time of 
 program that calls a step again and again, on arrays of the same shapes, need not: a `RepeatedStep`
 passes the launch function what that reads of ndarrays, extents and addresses. It does so for the
 value of a single kernel, and for its gradient if that takes no tape (`gradients_without_tape`).
+Gradients that take a tape, as those of several launches, are evaluated on ndarrays that all calls
+use (`recycled_array_library`), since tapes that record the same launches again are fast.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import numpy as np
 
 from octants import driver
 from octants.ad.array_libraries.array_library_protocol import Shaped
+from octants.ad.array_libraries.recycled_array_library import RecycledArrays
+from octants.ad.functions.array_function import ONE_AT_A_TIME, ArrayFunction
 from octants.ad.functions.array_function_signature import RETURNED
-from octants.ad.functions.gradients_without_tape import kernel_alone, reverse_of
+from octants.ad.functions.gradients_without_tape import is_observed, kernel_alone, reverse_of
 from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
 from octants.data.ndarray import make_ndarray
 from octants.diagnostics.exceptions import OctantsError
@@ -31,6 +35,10 @@ from octants.types.specialisation_signature import ArgumentSource, ScalarType
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 _ALIGNMENT = 64
 _LARGEST_EXTENT = 2**31 - 1
+_MOST_COPIED_ON_HOST = 1 << 20
+"""The most bytes of the inputs and outputs that are copied to arrays of Octants and back. On the
+host, copies of more take as long as a tape that follows no other; on a GPU, they take memory."""
+_MOST_COPIED = 1 << 24
 
 
 class RepeatedStep:
@@ -47,7 +55,8 @@ class RepeatedStep:
     def __init__(self, step: Step, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> None:
         self._step, self._inputs, self._outputs = step, inputs, outputs
         self._call: _Call | None = None
-        self._refused_in = -1  # the generation of `driver.state`
+        self._recycled: _RecycledCall | None = None
+        self._refused_in = -1  # the generation of `driver.state` in which `_Call` is impossible
 
     def run(
         self,
@@ -65,11 +74,11 @@ class RepeatedStep:
         Returns:
             False if nothing was done, since the function must be evaluated.
         """
-        if self._refused_in == driver.state.generation:
+        if is_observed():
             return False
         alone = kernel_alone(self._step.function.function)
-        if alone is None:
-            return False
+        if alone is None or self._refused_in == driver.state.generation:
+            return self._run_recycled(inputs, outputs, constants)
         call = self._call
         try:
             if call is None or not call.is_current(alone[0]):
@@ -78,8 +87,71 @@ class RepeatedStep:
                 call = self._call = _Call(self._step, *alone, self._inputs, self._outputs)
         except (_NotByAddress, OctantsError):  # the latter an evaluation explains
             self._refused_in = driver.state.generation
-            return False
+            return self._run_recycled(inputs, outputs, constants)
         return call.run(inputs, outputs, self._step.constants if constants is None else constants)
+
+    def _run_recycled(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        constants: Mapping[str, Any] | None,
+    ) -> bool:
+        """Run a gradient on arrays that all calls use; False if nothing was done."""
+        if self._step.kind != "pullback" or NUMBER in self._step.inputs:
+            return False
+        with ONE_AT_A_TIME:
+            recycled = self._recycled
+            if recycled is None or recycled.generation != driver.state.generation:
+                self._recycled = recycled = _RecycledCall(self._step, self._inputs, self._outputs)
+            return recycled.run(inputs, outputs, constants)
+
+
+class _RecycledCall:
+    """A gradient that is evaluated on ndarrays that all calls use.
+
+    Args:
+        step: the gradient.
+        inputs: the shapes and dtypes of its inputs.
+        outputs: those of its outputs.
+    """
+
+    def __init__(self, step: Step, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> None:
+        self.generation = driver.state.generation
+        self._device = device = driver.device()
+        function = step.function
+        make = None if isinstance(function.kernel, Kernel) else function.library.recycled
+        self._library: RecycledArrays = (make or RecycledArrays)(device)  # type: ignore[assignment]
+        self._is_read_only = function.library.recycled is None  # tensors may be written
+        again = ArrayFunction(function.function, function.out, function.inout, self._library)
+        self._step = Step(again, step.constants, step.inputs, step.outputs)
+        self._inputs, self._outputs = inputs, outputs
+        most = _MOST_COPIED_ON_HOST if device.shares_memory else _MOST_COPIED
+        self._is_busy = sum(map(_nbytes, (*inputs, *outputs))) > most
+
+    def run(
+        self, inputs: Sequence[int], outputs: Sequence[int], constants: Mapping[str, Any] | None
+    ) -> bool:
+        """See `RepeatedStep.run`."""
+        if self._is_busy:
+            return False
+        self._is_busy = True
+        self._library.begin()
+        try:
+            self._evaluate(inputs, outputs, constants)
+        finally:
+            self._is_busy = self._library.end()
+        return True
+
+    def _evaluate(
+        self, inputs: Sequence[int], outputs: Sequence[int], constants: Mapping[str, Any] | None
+    ) -> None:
+        given = [
+            self._library.at(address, what, is_read_only=self._is_read_only)
+            for address, what in zip(inputs, self._inputs, strict=True)
+        ]
+        found = self._step.with_constants(constants).call(given)
+        for address, what, array in zip(outputs, self._outputs, found, strict=True):
+            self._library.store(address, array, what)
 
 
 class _NotByAddress(Exception):

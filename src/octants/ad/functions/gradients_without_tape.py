@@ -153,11 +153,16 @@ def kernel_alone(function: Callable[..., Any]) -> tuple[Kernel[..., Any], tuple[
 
     None if the function is something else, or a tape, a capture or a check takes part in launches.
     """
-    if driver.state.recorder is not None or captures or options.current().in_debug_mode:
+    if is_observed():
         return None
     if type(function) is Kernel and not function.is_method:
         return function, ()
     return (function.kernel, (function.owner,)) if type(function) is BoundKernel else None
+
+
+def is_observed() -> bool:
+    """Whether a tape, a capture or a check takes part in launches."""
+    return bool(driver.state.recorder is not None or captures or options.current().in_debug_mode)
 
 
 def _are_disjoint(arguments: Sequence[Any]) -> bool:

@@ -126,6 +126,12 @@ class Step:
         function = self.function.with_library(library)
         return Step(function, self.constants, self.inputs, self.outputs)
 
+    def with_constants(self, constants: Mapping[str, Any] | None) -> Step:
+        """The same step with other constants; None: with its own."""
+        if constants is None:
+            return self
+        return Step(self.function, constants, self.inputs, self.outputs)
+
     # -- derivatives ----------------------------------------------------------------------------
 
     def with_number(self) -> Step:

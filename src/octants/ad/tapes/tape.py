@@ -670,7 +670,9 @@ class Tape:
     @internal
     def launched(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """The names and the arguments of the kernels that were launched, in order."""
-        for entry in self._entries:
+        for _, _, path, arguments, *_ in self._followed_launches:
+            yield path.specialisation.signature.kernel, arguments
+        for entry in self._all_entries:
             if isinstance(entry, LaunchEntry):
                 yield entry.kernel, entry.arguments
 
@@ -694,6 +696,12 @@ class Tape:
         if self._followed_launches:
             self._end_following()
         return self._touched_arrays
+
+    @internal
+    def uses(self, key: Hashable) -> bool:
+        """Whether a launch so far has used an array, by its key."""
+        launches = tuple(self._followed_launches)  # before `_touched_arrays`: see `_end_following`
+        return key in self._touched_arrays or any(key in each[0].every for each in launches)
 
     def _reverse_as_followed(self, keys: Sequence[Hashable], reverse: Callable[[], None]) -> bool:
         """Reverse the tape as an earlier one, in one submission, or so that later ones can be.
@@ -878,14 +886,7 @@ class Tape:
         is_own = threading.get_ident() == self.thread or self._custom is not None
         if is_own or self._check is not None:
             return False
-        launches = tuple(self._followed_launches)  # before `_touched_arrays`: see `_end_following`
-        for memory in written:
-            key = memory.key
-            if memory.may_share or key in self._touched_arrays:
-                return False
-            if any(key in each[0].every for each in launches):
-                return False
-        return True
+        return not any(memory.may_share or self.uses(memory.key) for memory in written)
 
     def _is_foreign_to(self, written: list[TapedMemory]) -> bool:
         """Whether another thread writes arrays of numpy or torch that the tape needs nothing of.

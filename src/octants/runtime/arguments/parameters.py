@@ -184,6 +184,10 @@ def _interface_key(value: Any) -> Any:
     return given["typestr"], len(given["shape"]), strides is None, is_read_only, number
 
 
+def _proxy_key(value: Any) -> Any:  # noqa: ARG001
+    return "proxy"
+
+
 def _other_key(value: Any) -> Any:
     return template_key(value)
 
@@ -199,6 +203,8 @@ def _learn(kind: type) -> Callable[[Any], Any]:
         handler = _masked_key
     elif issubclass(kind, np.ndarray):
         handler = _numpy_key
+    elif hasattr(kind, "octants_ndarray"):  # see `launch.dlpack_arguments`
+        handler = _proxy_key
     elif is_torch(kind):
         handler = _torch_key
     elif has_interface(kind):
