@@ -23,7 +23,7 @@ STENCILS = ["wave", "shallow water", "heat", "advection", "lattice"]
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", nargs="+", default=STENCILS, choices=PROGRAMS)
+    parser.add_argument("--programs", nargs="+", default=STENCILS, choices=STENCILS)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--scale", type=int, default=2)
     options = parser.parse_args()
