@@ -24,6 +24,7 @@ from octants.ad.array_libraries.recycled_array_library import RecycledArrays
 from octants.ad.functions.array_function import ArrayFunction
 from octants.ad.functions.batched_steps import BatchedStep
 from octants.ad.functions.calls_by_address import RepeatedStep
+from octants.ad.functions.gradients_without_tape import read_again
 from octants.ad.functions.higher_derivatives import Derivative, Step, value_step
 from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data.dlpack_import import from_dlpack
@@ -303,6 +304,8 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
+        is_single = isinstance(ctx.step, Step)
+        ctx.read_again = read_again(ctx.step.function.function) if is_single else None
         exact = (each for each in output if each is not None and not each.is_floating_point())
         ctx.mark_non_differentiable(*exact)
 
@@ -315,6 +318,8 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         adjoints = adjoints[: len(ctx.step.outputs)]
         derivative = ctx.step.pullback((*needed, *number), [each is not None for each in adjoints])
         found = iter(_apply(derivative, adjoints, ctx.saved_tensors))
+        if ctx.read_again is not None:
+            ctx.read_again.check()
         return (None, *(next(found) if is_needed else None for is_needed in needed))
 
     @staticmethod
@@ -625,6 +630,8 @@ def function(
         OctantsTypeError: `out` or `inout` names an unknown parameter; in the backward pass: there
             is no gradient by an argument that requires one.
         OctantsCallError: at a call: an argument is missing or unknown.
+        OctantsRuntimeError: in the backward pass: the kernel has read a field that was written
+            after the call.
     """
     made = ArrayFunction(kernel, out, inout, _TorchArrays())
 

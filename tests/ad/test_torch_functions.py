@@ -400,3 +400,54 @@ def test_outputs_that_torch_computes_from_arguments_are_errors(launches: Any) ->
         function(tensor(X)).sum().backward()
     with pytest.raises(qd.OctantsRuntimeError, match="OCT350.*writes to `y`"):
         torch.func.jvp(function, (tensor(X),), (tensor(X),))
+
+
+def test_fields_that_change_between_call_and_derivative():
+    """A derivative reads fields again, so it is an error if they have changed."""
+    qd.init(arch=qd.cpu)
+    factor, shift = (qd.field(qd.f64, shape=3) for _ in range(2))
+    rows = qd.field(qd.f64, shape=(2, 3))
+
+    @qd.kernel
+    def scale(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
+        for i in x:
+            y[i] = factor[i] * x[i] ** 2 + shift[i]
+
+    @qd.kernel
+    def scale_by_row(x: qd.types.ndarray(qd.f64, 1), t: qd.i32, y: qd.types.ndarray(qd.f64, 1)):
+        for i in x:
+            y[i] = rows[t, i] * x[i]
+
+    @qd.kernel
+    def double():
+        for i in factor:
+            factor[i] *= 2.0
+
+    function = qd.torch.function(scale, out={"y": "x"})
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    for change, writer in ((lambda: factor.fill(5.0), "the host"), (double, "kernel `double`")):
+        factor.fill(2.0)
+        y = function(x)
+        change()
+        with pytest.raises(qd.OctantsRuntimeError, match=f"OCT371: `factor`.*{writer}.*`scale`"):
+            y.sum().backward()
+        function(x).sum().backward()  # of what the field holds now
+
+    factor.fill(2.0)
+    x.grad = None
+    y = function(x)
+    shift.fill(1.0)  # no derivative needs it
+    y.sum().backward()
+    assert x.grad.tolist() == [4.0, 8.0, 12.0]
+
+    by_row = qd.torch.function(scale_by_row, out={"y": "x"})
+    rows.fill(3.0)
+    x.grad = None
+    y = by_row(x, 0)
+    rows[1, 0] = 7.0  # in another row
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]
+    y = by_row(x, 1)
+    rows[1, 2] = 8.0
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT371: `rows`"):
+        y.sum().backward()

@@ -83,6 +83,21 @@ class NewDraws(UserError):
     remedy = "draw them outside, such as by `jax.random`, and pass them as an argument"
 
 
+class FieldChanged(UserError):
+    """A derivative of a function that read a field that has been written since."""
+
+    function: str
+    array: str
+    writer: str
+    code = "OCT371"
+    exception = OctantsRuntimeError
+    title = (
+        "`{array}` was written by {writer} after the call of `{function}`, whose derivative"
+        " reads it"
+    )
+    remedy = "pass it as an argument, or write it when the derivative has been taken"
+
+
 class CompiledForAnotherDevice(UserError):
     """A compiled program of JAX that calls kernels of a GPU, after an `init` with another arch."""
 

@@ -26,7 +26,13 @@ from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Space
-from octants.launch.gradients.taped_memory import TapedMemory, memories_of, region_of
+from octants.launch.gradients.taped_memory import (
+    CALLERS_SPACES,
+    TapedMemory,
+    memories_of,
+    memory_at,
+    region_of,
+)
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.parameter_blocks.recovered_arguments import LastLaunch
@@ -85,6 +91,69 @@ class OperandCheck:
         if block is None:
             return None
         return block, *(arguments[k] for k in named if isinstance(arguments[k], (int, np.integer)))
+
+
+class FieldsOfLaunch:
+    """The fields and named ndarrays that a launch has read, but that its kernel does not write.
+
+    Derivatives of the launch read them again.
+
+    Args:
+        specialisation: The kernel, which has just been launched.
+    """
+
+    def __init__(self, specialisation: Specialisation) -> None:
+        self._specialisation, self._number = specialisation, specialisation.number
+        has_rows = not _numbers(specialisation).isdisjoint(specialisation.regions.named)
+        self._arguments = _Last(specialisation).arguments() if has_rows else ()
+
+    def changes(self) -> Iterator[tuple[Any, Change]]:
+        """The keys of fields that have been written since the launch, each with a write."""
+        own = self._specialisation
+        later = _launches_after(self._number, own)
+        for position in _only_read_fields(own):
+            memory = memory_at(own, position, ())
+            by_host = _host_wrote(memory, None, self._number)
+            others = [other for other in later if other.wrote(memory, None)]
+            if not by_host and not others:
+                continue
+            regions = _regions(own, self._arguments or [None] * own.count) or {}
+            read: ArrayRegion = regions[position].read if position in regions else None
+            if by_host and _host_wrote(memory, read, self._number):
+                yield memory.key, Change(memory.name, "the host")
+            for other in others:
+                if other.wrote(memory, read):
+                    yield memory.key, Change(memory.name, f"kernel `{other.name}`")
+
+
+def fields_of_launch(specialisation: Specialisation) -> FieldsOfLaunch | None:
+    """The fields of the last launch of a kernel; None if it reads none."""
+    known, key = specialisation.fast_paths, "only read fields"
+    if key not in known:
+        known[key] = bool(_only_read_fields(specialisation))
+    return FieldsOfLaunch(specialisation) if known[key] else None
+
+
+def _numbers(specialisation: Specialisation) -> set[int]:
+    """The positions of the parameters that are numbers."""
+    pairs = zip(specialisation.arrays, specialisation.sources, strict=True)
+    return {
+        source.position
+        for array, source in pairs
+        if array.space is Space.ARGUMENT and isinstance(source, ArgumentSource)
+    }
+
+
+def _only_read_fields(specialisation: Specialisation) -> list[int]:
+    return [
+        position
+        for position, (array, source) in enumerate(
+            zip(specialisation.arrays, specialisation.sources, strict=True)
+        )
+        if isinstance(source, FieldSource)
+        and array.space in CALLERS_SPACES
+        and position not in specialisation.written
+    ]
 
 
 def _was_last(specialisation: Specialisation) -> bool:
@@ -148,10 +217,15 @@ def _later_launches(specialisation: Specialisation) -> list[_Last]:
     """
     if driver.state.numbers is not driver.state.first_numbers:
         return []
+    return _launches_after(specialisation.number, specialisation)
+
+
+def _launches_after(number: int, besides: Specialisation) -> list[_Last]:
+    """The last launches of other kernels after the launch with a number."""
     return [
         _Last(other)
         for other in driver.state.specialisations
-        if other.number > specialisation.number and other is not specialisation
+        if other.number > number and other is not besides
     ]
 
 
@@ -193,7 +267,7 @@ class _Last:
         if isinstance(source, FieldSource):
             field: Any = source.field
             return bool(field.identity == memory.key)
-        if self._given is None or memory.is_field:
+        if memory.is_field or self._given is None:
             return False
         return self._given.address(position) == memory.array.extent[0]
 
@@ -203,21 +277,21 @@ class _Last:
         at = [position for position in own.written if self.is_at(position, memory)]
         if not at:
             return False
-        found = _regions(own, self._arguments())
+        found = _regions(own, self.arguments())
         return found is not None and any(
             intersect(region, found[position].written) for position in at if position in found
         )
 
     def has_integers_of(self, arguments: Sequence[Any]) -> bool:
         """Whether it had the same integers among the arguments that decide what is accessed."""
-        known = self._arguments()
+        known = self.arguments()
         return all(
             known[position] == arguments[position]
             for position in self.specialisation.regions.named
             if isinstance(arguments[position], int)
         )
 
-    def _arguments(self) -> list[Any]:
+    def arguments(self) -> list[Any]:
         """Its arguments, as far as regions depend on them; None for unknown ones."""
         own = self.specialisation
         found: list[Any] = [None] * own.count
