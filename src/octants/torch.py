@@ -159,14 +159,17 @@ class _ProxyTensor(torch.Tensor):  # type: ignore[misc]
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
         shared = tree_map(_shared, (tuple(args), kwargs or {}))
-        device = driver.device()
-        if device.shares_memory:
-            return func(*shared[0], **shared[1])
-        stream = torch.cuda.current_stream(device.number).cuda_stream
-        device.make_stream_wait(stream)  # for the launches before
+        device, stream = driver.device(), -1
+        if not device.shares_memory:
+            stream = torch.cuda.current_stream(device.number).cuda_stream
+            device.make_stream_wait(stream)  # for the launches before
         found = func(*shared[0], **shared[1])
-        device.wait_for_foreign(stream)
-        return found
+        if not device.shares_memory:
+            device.wait_for_foreign(stream)
+        pairs = zip(tree_leaves((tuple(args), kwargs or {})), tree_leaves(shared), strict=True)
+        proxies = {id(tensor): proxy for proxy, tensor in pairs}
+        # An update returns what it updates, such as `y += 1`.
+        return tree_map(lambda each: proxies.get(id(each), each), found)
 
 
 _OF_SHAPES = {
