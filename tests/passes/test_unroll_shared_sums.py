@@ -325,12 +325,9 @@ def test_more_products_of_few_factors_are_added_together(rows: int, blocks: list
 @pytest.mark.parametrize(
     ("rows", "upper", "blocks"),
     [
-        (4, 31, [3 * 4, 16 * 4, 4 * 4]),  # a loop over 4 columns each, and 3
-        (8, 31, [0, 16 * 8, 4 * 8, 8]),  # and another one over these 3
-        (8, 28, [0, 16 * 8, 4 * 8]),
-        (8, 17, [8, 16 * 8]),
-        (1, 79, [3, 16, 4]),
-        (4, 15, [15 * 4]),  # no rest
+        (4, 31, [15 * 4, 16 * 4]),  # a chunk, and the rest: 8, 4 and 3 columns
+        (8, 31, [3 * 8, 16 * 8, 4 * 8]),  # a loop over 4 columns each, and 3
+        (8, 28, [12 * 8, 16 * 8]),
     ],
 )
 def test_a_long_rest_of_products_is_a_loop(rows: int, upper: int, blocks: list[int]) -> None:

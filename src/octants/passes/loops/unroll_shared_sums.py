@@ -72,8 +72,6 @@ above leave no rest.
 """
 _MOST_WORK = 500
 """The most operations of a chunk."""
-_MOST_WORK_OF_RESTS = 100
-"""The most operations of the iterations that chunks leave over."""
 _SECTOR = 32
 """The bytes that GPUs update at once: a chunk whose iterations run side by side has so many columns
 of a matrix, even if it has several groups of updates then."""
@@ -254,29 +252,24 @@ class _Unroller:
         if trips is None:
             builder.append(op)
             return
-        if trips > length:
-            left, most = trips % length, _MOST_WORK_OF_RESTS
-        else:
-            left, most = trips, _MOST_WORK
-        self._loops.replaced.replace(op, self._rest(op, left, most))
+        left = trips % length if trips > length else trips
+        self._loops.replaced.replace(op, self._rest(op, left))
 
-    def _rest(self, op: ops.For, left: int, most: int) -> list[Value]:
+    def _rest(self, op: ops.For, left: int) -> list[Value]:
         """Write the iterations that are left over: as many together as lanes can divide.
 
         A subgroup exchanges the factors of outer products whose columns are a power of two. If that
-        is more than ``most`` operations, a loop runs as many columns each time as are the fewest,
-        and another one those that this leaves over.
+        is much code, a loop runs as many columns each time as are the fewest.
         """
         builder = self._builder
         has_rows = self._products is not None and len(self._sums_of(op)) % PIECE == 0
-        for together in (PIECE, 1):
+        if has_rows and left > PIECE and left * operations_in(op) > _MOST_WORK:
 
-            def write(first: Value, inits: list[Value], count: int = together) -> list[Value]:
-                return self._iterations(op, first, inits, count)
+            def write(first: Value, inits: list[Value]) -> list[Value]:
+                return self._iterations(op, first, inits, PIECE)
 
-            if left > together and left * operations_in(op) > most:
-                op.lower, op.inits = write_chunks(builder, op, together, write)
-                left %= together
+            op.lower, op.inits = write_chunks(builder, op, PIECE, write)
+            left %= PIECE
         first, carried = op.lower, list(op.inits)
         while left:
             length = 1 << (left.bit_length() - 1) if has_rows and left >= PIECE else left
