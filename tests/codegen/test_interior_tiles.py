@@ -106,6 +106,23 @@ def test_nothing_outside_of_the_array_is_written(length: int) -> None:
     assert np.signbit(around).all()  # zero added to -0.0 is 0.0
 
 
+def test_distances_hold_in_all_lanes_where_vectors_are_not_known_to_be_lines() -> None:
+    start(cpu_max_num_threads=1)
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(ndim=1), w: qd.types.ndarray(ndim=1)):
+        n = w.shape[0]
+        for i in w:
+            x[i] += w[i]
+            x[qd.min((i << 1) - i + 2, n - 3)] += 3 * w[i]
+
+    w = np.arange(1.0, 68.0)
+    x, expected = np.zeros_like(w), w.copy()
+    np.add.at(expected, np.minimum(np.arange(67) + 2, 64), 3 * w)
+    add(x, w)
+    np.testing.assert_array_equal(x, expected)
+
+
 @pytest.mark.parametrize("simd", ["auto", "always"])
 def test_gradients_of_stencils_are_those_of_single_work_items(simd: str) -> None:
     n = 37

@@ -118,11 +118,8 @@ class InteriorTiles:
                 lines[value] = f.progression(register, line.start(), line.step)
                 equal = f"icmp eq {f.vector(register)} {operand}, {lines[value]}"
                 yield _is_full(f, f.assign_vector(equal))
-        for pair, distance in indices.items():
-            first, start = (_first(f, index) for index in pair)
-            register = f.type(pair[0].type)
-            apart = f.assign(f"sub {register} {first}, {start}")
-            yield f.assign(f"icmp eq {register} {apart}, {distance}")
+        for (index, anchor), distance in indices.items():
+            yield _is_at_distance(f, index, anchor, distance)
 
     def _slice(self, values: Sequence[Value]) -> list[Operation] | None:
         """The operations that compute values from the work item; None if they are not so simple."""
@@ -154,11 +151,16 @@ def _bounds(op: Operation) -> bool:
     return isinstance(op, ops.Binary) and op.fn in ("mod", "min", "max") and op.lhs.type.is_integer
 
 
-def _first(f: LaneText, index: Value) -> str:
-    """Return an index in the first lane."""
-    operand = f.use(index)
-    line = f.probable_line(operand)
-    return f.element(f.type(index.type), operand, "0") if line is None else line.start()
+def _is_at_distance(f: LaneText, index: Value, anchor: Value, distance: int) -> str:
+    """Return whether an index exceeds the anchor's so far: in one lane, if both are lines."""
+    register, operands = f.type(index.type), [f.use(index), f.use(anchor)]
+    lines = [line for line in map(f.probable_line, operands) if line is not None]
+    if len(lines) == len(operands):
+        first, start = (line.start() for line in lines)
+        apart = f.assign(f"sub {register} {first}, {start}")
+        return f.assign(f"icmp eq {register} {apart}, {distance}")
+    apart, wide = f.apply("sub", register, *operands), f.spread(register, distance)
+    return _is_full(f, f.assign_vector(f"icmp eq {f.vector(register)} {apart}, {wide}"))
 
 
 def _is_full(f: LaneText, mask: str) -> str:
