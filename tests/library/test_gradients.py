@@ -191,6 +191,17 @@ def test_what_does_not_depend_on_vectors_of_equal_values(case):
     agree(kernel, a.ravel(), outputs)
 
 
+def product(x: types.ndarray, y: types.ndarray):
+    u, s, v = qd.svd(load(x, 3))
+    store(y, 0, u @ s @ v.transpose())
+
+
+@pytest.mark.parametrize("values", [(2.0, 1e-3, 1e-4), (2.0, 1e-15, 1e-15), (2.0, 0.0, 0.0)])
+def test_product_of_factors_of_a_matrix_of_rank_one(values):
+    """It is the matrix, though derivatives of vectors of small values are large and inexact."""
+    agree(product, (TURNS[1] @ np.diag(values) @ TURNS[2]).ravel(), 9)
+
+
 def test_second_derivatives_of_rotations_at_equal_values():
     qd.init(arch=qd.cpu)
 

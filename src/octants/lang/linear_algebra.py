@@ -5,9 +5,10 @@ with their derivatives. A derivative exists where the decomposition does not jum
 vectors and eigenvectors only where the values are distinct, of polar factors wherever the matrix is
 regular. Elsewhere it is finite.
 
-Vectors of equal values may be turned into each other. Their derivatives leave out that rotation, so
-that what does not depend on it has the right derivative: of U, S and V the products
-``U @ V.transpose()`` and ``U @ S @ V.transpose()``, and symmetric functions of the values.
+Vectors of equal values may be turned into each other. Their derivatives leave out that rotation. So
+the products ``U @ V.transpose()`` and ``U @ S @ V.transpose()`` and symmetric functions of the
+values have the right derivatives, but no other functions of equal values and their vectors, such as
+``V @ D @ V.transpose()`` with exponentials of the values in D.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ def svd(A: Any, dt: Any = None) -> Any:  # noqa: N803
     rotations, and the last singular value has the sign of the determinant of `A`. Derivatives exist
     where the singular values are distinct. Where they are equal, as at a rotation, so do those of
     ``U @ V.transpose()``, ``U @ S @ V.transpose()``, and symmetric functions of the singular
-    values; second derivatives of the first two. `dt` is the type to compute in; without it, that of
+    values; second derivatives of the first two; but not those of products with other functions of
+    S, or with another matrix of its diagonal. `dt` is the type to compute in; without it, that of
     `A`.
     """
     static_assert(A.n == A.m and A.n in (2, 3), "svd is for matrices of 2 or 3 rows")
@@ -144,11 +146,15 @@ def _nearer_to_factor(u: Any, b: Any) -> Any:
     """A step of Newton's method from U, near the orthogonal factor of B, to it."""
     m = u.transpose() @ b
     turn = m * 0
+    size = m[0, 0] * 0
+    for k in static(range(u.n)):
+        size += abs(m[k, k])
     for i in static(range(u.n)):
         for j in static(range(i + 1, u.n)):
-            size, total = abs(m[i, i]) + abs(m[j, j]), m[i, i] + m[j, j]
+            total = m[i, i] + m[j, j]
             is_zero = size + NOISE * abs(total) == size
             angle = select(is_zero, 0.0, (m[i, j] - m[j, i]) / select(is_zero, 1.0, total))
+            angle = with_derivative_of(0.0, angle)  # its value is a rounding error
             turn[i, j] = angle
             turn[j, i] = -angle
     return u + u @ (turn + 0.5 * turn @ turn)
@@ -158,10 +164,10 @@ def _nearer_to_factor(u: Any, b: Any) -> Any:
 def _with_derivative_of_factor(u: Any, b: Any) -> Any:
     """U, and S with ``b == U @ S``, with the derivatives for which S stays symmetric.
 
-    S is diagonal. In the derivatives of U that were taken before, columns of equal length may be
-    turned against each other.
+    S is diagonal. Newton's method starts from a constant: in the derivatives of the columns, those
+    of equal length may be turned against each other, and those of short ones are inexact.
     """
-    x = u
+    x = stop_grad(u)
     for _ in static(range(2)):  # the second step is for second derivatives
         x = _nearer_to_factor(x, b)
     factor = with_derivative_of(u, x)
@@ -258,8 +264,8 @@ def sym_eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """The ascending eigenvalues of a symmetric matrix of up to 6 rows, and its eigenvectors.
 
     Gives a vector and an orthogonal matrix; column k belongs to value k. Derivatives of
-    eigenvectors exist where the values are distinct, those of symmetric functions of the values
-    everywhere.
+    eigenvectors, and of matrices made from them, exist where the values are distinct, those of
+    symmetric functions of the values everywhere.
 
     Args:
         A: the matrix; of one that is not symmetric, the mean of it and its transpose is taken.
