@@ -148,13 +148,18 @@ def _torch_memory(tensor: Any) -> int:
     return address
 
 
-def has_torch_memory(tensor: Any) -> bool:
-    """Whether the elements of a tensor are in memory."""
+def check_torch_memory(leaf: Leaf, tensor: Any) -> None:
+    """Check that the elements of a tensor are in memory.
+
+    Raises:
+        OctantsArgumentError: it stands for others, or for zeros.
+    """
     try:
         _torch_memory(tensor)
     except ValueError:
-        return False
-    return True
+        problem = "the torch tensor has no memory: it stands for zeros, or for other tensors"
+        advice = "pass `x.clone()` of zeros; while torch traces or batches a program, call the"
+        raise leaf.error(problem, f"{advice} kernel by `qd.torch.function`") from None
 
 
 def torch_companion(tensor: Any, companion: Companion, *, strided: bool) -> Any:

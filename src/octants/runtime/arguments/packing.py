@@ -25,10 +25,10 @@ from octants.runtime.arguments.array_bindings import COPIED, Binding
 from octants.runtime.arguments.conversions import (
     check_extents,
     check_scalar,
+    check_torch_memory,
     components,
     device_address,
     flatten,
-    has_torch_memory,
     interface,
     strides_of,
     torch_address,
@@ -368,9 +368,7 @@ class ParameterPacking:
         value, kind = leaf.value(arguments), self.binding.kind(array)
         if kind == "octants":
             value.address(Companion.PRIMAL)
-        if kind == "torch" and not has_torch_memory(value):
-            problem = "the torch tensor has no memory: it stands for zeros, or for other tensors"
-            advice = "pass `x.clone()` of zeros; while torch traces or batches a program, call the"
-            raise leaf.error(problem, f"{advice} kernel by `qd.torch.function`")
+        if kind == "torch":
+            check_torch_memory(leaf, value)
         shape = interface(value)["shape"] if kind == "interface" else value.shape
         check_extents(leaf, shape[: array.rank])

@@ -20,7 +20,12 @@ from typing import Any
 import numpy as np
 
 from octants.lazy_dataclass import dataclass
-from octants.runtime.arguments.conversions import check_extents, torch_companion, with_gradient
+from octants.runtime.arguments.conversions import (
+    check_extents,
+    check_torch_memory,
+    torch_companion,
+    with_gradient,
+)
 from octants.runtime.arguments.parameters import Leaf, is_torch
 from octants.runtime.capture import captures, refuse
 from octants.runtime.device import Allocation, Device, LoadedKernel
@@ -303,6 +308,8 @@ def _arrays(leaves: Sequence[StagedLeaf], arguments: Sequence[Any]) -> list[Nump
     found = []
     for sent in leaves:
         value = sent.leaf.value(arguments)
+        if is_torch(type(value)):
+            check_torch_memory(sent.leaf, value)
         found.append(_elements(value))
         if sent.has_gradient:
             found.append(_elements(torch_companion(value, Companion.ADJOINT, strided=True)))
