@@ -152,3 +152,23 @@ def test_extents_that_are_negative() -> None:
     assert y.min() == -32.0
     low, high = stored_range(positions.specialise((y, -2, -3)).module.tasks[-1])
     assert low <= y.min() and y.max() <= high
+
+
+def test_each_operation_of_a_nest_is_visited_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["v = 0.5"]
+    for depth in range(10):
+        lines += [
+            "    " * depth + f"for j{depth} in range(p[i]):",
+            "    " * depth + "    v = qd.sin(v)",
+        ]
+    task = task_of("\n".join([*lines, "x[i] = v"]))
+    visits = {}
+    range_of = FloatRanges._range
+
+    def counting(ranges: FloatRanges, op: Any) -> tuple[float, float]:
+        visits[op] = visits.get(op, 0) + 1
+        return range_of(ranges, op)
+
+    monkeypatch.setattr(FloatRanges, "_range", counting)
+    assert stored_range(task) == pytest.approx((-1.001, 1.001), abs=1e-3)
+    assert set(visits.values()) == {2}

@@ -168,7 +168,10 @@ class FloatRanges:
         self._found: dict[Value, Range] = {}
         self._definitions = {value: op for op in task.body.walk() for value in op.results}
         self._grid = _Grid(task, self)
+        self._carries = False
         self._visit(task.body)
+        if self._carries:  # ranges that follow from nothing carried: others follow from them
+            self._visit(task.body)
 
     def __getitem__(self, value: Value) -> Range:
         constant = self._constants.get(value)
@@ -199,18 +202,15 @@ class FloatRanges:
             self._found[value] = known
 
     def _visit_loop(self, op: ops.For) -> None:
-        """Visit a body twice if it carries floats, whose ranges may follow from nothing carried."""
-        args = op.body.args[1:]
+        """Visit a body, and note the ranges of what it carries from one iteration to the next."""
         self._visit(op.body)
-        carried = [
-            _union(self[init], self[end])
-            for init, end in zip(op.inits, op.body.yielded, strict=True)
-        ]
-        pairs = zip(args, carried, strict=True)
-        if any(known != ANY and arg.type.is_float for arg, known in pairs):
-            for value, known in zip((*args, *op.results), carried * 2, strict=True):
-                self._note(value, known)
-            self._visit(op.body)
+        for result, arg, init, end in zip(
+            op.results, op.carried, op.inits, op.body.yielded, strict=True
+        ):
+            known = _union(self[init], self[end])
+            if arg.type in (f32, f64) and known != ANY:
+                self._found[arg] = self._found[result] = known
+                self._carries = True
 
     def _range(self, op: Operation) -> Range:
         if isinstance(op, ops.Cast) and not op.x.type.is_float:
