@@ -33,6 +33,7 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.kernel_as_function_errors import RecordedElsewhere
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.launch.kernel import Kernel
+from octants.runtime.arguments.parameters import template_key
 from octants.runtime.device import Device
 from octants.runtime.memory.host import describe
 from octants.types.layouts import row_major
@@ -405,18 +406,14 @@ def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ..
 
 
 def _key_of(step: Step | BatchedStep) -> str:
-    """The key of a step; equal ones have one, if constants can be compared."""
+    """The key of a step; those with the same constants have one."""
     batch: Any = None
     alone: Any = step
     if isinstance(step, BatchedStep):
         batch, alone = (step.count, tuple(step.is_batched)), step.step
-    constants = alone.constants
-    types = tuple(map(type, constants.values()))  # 2 equals 2.0
-    what = alone.function, alone.inputs, alone.outputs, tuple(constants.items()), types, batch
-    try:
-        return _known_keys.setdefault(what, next(_keys))
-    except TypeError:  # such as a list
-        return next(_keys)
+    constants = template_key(alone.constants)
+    what = alone.function, alone.inputs, alone.outputs, constants, batch
+    return _known_keys.setdefault(what, next(_keys))
 
 
 _is_batched = torch._C._functorch.is_legacy_batchedtensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from typing import Any
 
@@ -401,6 +402,27 @@ def test_outputs_that_torch_computes_from_arguments_are_errors(launches: Any) ->
         function(tensor(X)).sum().backward()
     with pytest.raises(qd.OctantsRuntimeError, match="OCT350.*writes to `y`"):
         torch.func.jvp(function, (tensor(X),), (tensor(X),))
+
+
+def test_recorded_programs_keep_their_constants() -> None:
+    fx = pytest.importorskip("torch.fx.experimental.proxy_tensor")
+
+    @qd.kernel
+    def divide(x: qd.types.ndarray(ndim=1), divisor: qd.f32, y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = 1.0 / divisor
+
+    def by_type(x: Any, each: Any, y: Any) -> None:
+        divide(x, 2.0 if type(each[0]) is int else 4.0, y)
+
+    given = tensor(X, requires_grad=False)
+    cases = (divide, "divisor", (0.0, -0.0)), (by_type, "each", ((1,), (1.0,), [1]))
+    for launches, name, constants in cases:
+        function = qd.torch.function(launches, out={"y": "x"})
+        calls = [functools.partial(function, **{name: each}) for each in constants]
+        recorded = [fx.make_fx(call)(given) for call in calls]
+        for call, program in zip(calls, recorded, strict=True):
+            assert program(given).tolist() == call(given).tolist()
 
 
 def test_fields_that_change_between_call_and_derivative():
