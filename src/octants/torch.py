@@ -34,7 +34,6 @@ from octants.diagnostics.kernel_as_function_errors import RecordedElsewhere
 from octants.diagnostics.optional_dependencies import import_optional
 from octants.launch.kernel import Kernel
 from octants.runtime.arguments.parameters import template_key
-from octants.runtime.device import Device
 from octants.runtime.memory.host import describe
 from octants.types.layouts import row_major
 from octants.types.specialisation_signature import ScalarType
@@ -193,36 +192,14 @@ def _shared(value: Any) -> Any:
     return ndarray.to_torch(copy=False).requires_grad_(ndarray.has_grad())
 
 
-def _is_shared(proxy: Any) -> bool:
-    """Whether torch has used the memory of the ndarray."""
-    return proxy.octants_ndarray.explicit_identity is None
-
-
 class _RecycledTensors(RecycledArrays):
     """The same for functions that launch kernels, and may do anything with tensors.
 
     If they do more than to pass them to kernels, there is no other call on these arrays.
     """
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device)
-        self._proxies: list[Any] = []
-
-    def begin(self) -> None:
-        super().begin()
-        self._proxies.clear()
-
-    def end(self) -> bool:
-        is_shared = any(map(_is_shared, self._proxies))
-        self._proxies.clear()
-        return super().end() or is_shared
-
     def given(self, argument: Any) -> Any:
-        if not isinstance(argument, Ndarray):
-            return argument
-        made = _ProxyTensor.of(argument)
-        self._proxies.append(made)
-        return made
+        return _ProxyTensor.of(argument) if isinstance(argument, Ndarray) else argument
 
     tracks_computations = True
 

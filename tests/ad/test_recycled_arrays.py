@@ -129,6 +129,17 @@ def test_large_arrays_are_not_copied() -> None:
         np.testing.assert_array_equal(np.asarray(found), np.full(size, 4 * 2 * 0.5**3, np.float32))
 
 
+def test_large_outputs_are_not_kept() -> None:
+    def through_scratch(x: Any, y: Any, z: Any) -> None:
+        squares(x, y)
+        squares(x, z)
+
+    found, taken = tensors(through_scratch, out={"y": 1 << 18, "z": "x"})
+    assert taken == [False] * 6
+    for x, gradient in found:
+        np.testing.assert_allclose(gradient, 2 * x)
+
+
 def test_a_function_that_raises_and_then_does_not() -> None:
     fails = [False]
 

@@ -45,8 +45,12 @@ class RecycledArrays(DeviceArrays):
     def end(self) -> bool:
         """End a call; return whether there must be no other one.
 
-        An ndarray that the program has kept is not used again.
+        There must be none if another library has shared the memory of an ndarray. One that the
+        program has kept is not used again.
         """
+        if any(each.explicit_identity is None for each in self._known):
+            self._known.clear()
+            return True
         if max(map(sys.getrefcount, self._known), default=0) > _REFERENCES:
             self._known.clear()
         return False

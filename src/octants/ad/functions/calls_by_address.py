@@ -126,7 +126,8 @@ class _RecycledCall:
         self._step = Step(again, step.constants, step.inputs, step.outputs)
         self._inputs, self._outputs = inputs, outputs
         most = _MOST_COPIED_ON_HOST if device.shares_memory else _MOST_COPIED
-        self._is_busy = sum(map(_nbytes, (*inputs, *outputs))) > most
+        arrays = *inputs, *outputs, *step.result_shapes(inputs)
+        self._is_busy = sum(map(_nbytes, arrays)) > most
 
     def run(
         self, inputs: Sequence[int], outputs: Sequence[int], constants: Mapping[str, Any] | None
