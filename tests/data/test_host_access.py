@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -400,6 +401,13 @@ def test_integers_from_floats_are_truncated_and_saturated() -> None:
     w.from_numpy(np.array([2**32 + 5, -1], np.int64))
     assert w.to_numpy().tolist() == [5, -1]
     assert field(f32, 2).to_numpy(dtype=i32).tolist() == [0, 0]
+
+
+def test_integers_from_half_floats_give_no_warning() -> None:
+    n = field(i64, 2)
+    with warnings.catch_warnings(action="error"):
+        n.from_numpy(np.array([60000.0, -2.0], np.float16))
+    assert n.to_numpy().tolist() == [60000, -2]
 
 
 def test_booleans() -> None:
