@@ -404,6 +404,45 @@ def test_outputs_that_torch_computes_from_arguments_are_errors(launches: Any) ->
         torch.func.jvp(function, (tensor(X),), (tensor(X),))
 
 
+def test_arrays_that_kernels_take_as_numbers_are_errors() -> None:
+    @qd.kernel
+    def scale(x: qd.types.ndarray(ndim=1), factor: qd.f32, y: qd.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = factor * x[i]
+
+    function = qd.torch.function(lambda x, factor, y: scale(x, factor, y), out={"y": "x"})
+    x, factor = tensor(X), tensor(2.0)
+    function(x, factor.detach()).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT372.*`scale`.*`factor`"):
+        function(x, factor).sum().backward()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT372.*`scale`.*`factor`"):
+        torch.func.jvp(lambda c: function(x, c), (factor,), (factor,))
+
+
+def test_inputs_that_kernels_write_are_errors_in_derivatives() -> None:
+    @qd.kernel
+    def advance(
+        x: qd.types.ndarray(ndim=1), s: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)
+    ):
+        for i in x:
+            y[i] = x[i] * s[i]
+            s[i] += 1.0
+
+    for launches in (advance, lambda x, s, y: advance(x, s, y)):
+        function = qd.torch.function(launches, out={"y": "x"})
+        x, state = tensor(X), torch.ones(3)
+        assert function(x, state).tolist() == x.tolist()
+        assert state.tolist() == [2.0] * 3
+        with pytest.raises(qd.OctantsRuntimeError, match="OCT373.*`advance` writes `s`"):
+            function(x, state).sum().backward()
+        with pytest.raises(qd.OctantsRuntimeError, match="OCT373.*`advance` writes `s`"):
+            torch.func.jvp(lambda x: function(x, state), (x,), (x,))
+        function = qd.torch.function(launches, out={"y": "x"}, inout="s")
+        function(x, state)[1].sum().backward()
+        assert x.grad.tolist() == state.tolist()
+
+
 def test_recorded_programs_keep_their_constants() -> None:
     fx = pytest.importorskip("torch.fx.experimental.proxy_tensor")
 

@@ -77,10 +77,10 @@ class Tangents:
         self._paused = 0
         self.thread = threading.get_ident()
         self._around: Any = None
-        self._launched: list[tuple[str, tuple[Any, ...]]] = []
+        self._launched: list[tuple[Specialisation, tuple[Any, ...]]] = []
 
-    def launched(self) -> Sequence[tuple[str, tuple[Any, ...]]]:
-        """The names and the arguments of the kernels that were launched with tangents, in order."""
+    def launched(self) -> Sequence[tuple[Specialisation, tuple[Any, ...]]]:
+        """The kernels that were launched with tangents, with their arguments, in order."""
         return self._launched
 
     @property
@@ -148,7 +148,7 @@ class Tangents:
             self._check_untracked()
             chosen = self._tangents(specialisation, memories)
             if self.tape is None:  # else it observes the launch
-                self._launched.append((specialisation.signature.kernel, arguments))
+                self._launched.append((specialisation, arguments))
                 flow = flow_of(specialisation).with_active(chosen)
                 self._ends.observe_flow(flow, specialisation, memories)
         changed = self._untracked.see(specialisation, memories, differentiates=False)

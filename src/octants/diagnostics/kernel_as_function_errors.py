@@ -217,3 +217,29 @@ class RecordedElsewhere(UserError):
     exception = OctantsRuntimeError
     title = "the recorded program calls a kernel that this process does not have"
     remedy = "record the program again in this process: what is stored has no kernels"
+
+
+class PassedAsNumber(UserError):
+    """A kernel takes an array to differentiate by as a number."""
+
+    kernel: str
+    name: str
+    code = "OCT372"
+    exception = OctantsRuntimeError
+    title = "`{kernel}` takes a number, where the derivative by the array `{name}` does not pass"
+    remedy = "let it take an array, `qd.types.ndarray(ndim=0)`, and read `{name}[None]`"
+
+
+class InputIsWritten(UserError):
+    """A launch wrote an input of a function, whose derivatives run the launches again."""
+
+    function: str
+    kernel: str
+    name: str
+    code = "OCT373"
+    exception = OctantsRuntimeError
+    title = (
+        "`{kernel}` writes `{name}`, an input of `{function}`: its derivatives take what that held"
+        " before the call"
+    )
+    remedy = "name it in `inout`, for a call that updates and returns a copy, or in `out`"

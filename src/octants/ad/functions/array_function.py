@@ -30,11 +30,17 @@ from octants.ad.tapes.tape import Tape
 from octants.cached_property import cached_property
 from octants.data import current_runtime
 from octants.data.ndarray import Ndarray, make_ndarray
-from octants.diagnostics.kernel_as_function_errors import ComputedFromArgument
-from octants.ir.core import Companion
+from octants.diagnostics.kernel_as_function_errors import (
+    ComputedFromArgument,
+    InputIsWritten,
+    PassedAsNumber,
+)
+from octants.ir.core import Companion, Space
 from octants.launch.gradients.taped_memory import TapedMemory, memory_of
 from octants.launch.kernel_device import device_of_array
+from octants.launch.specialisation import Specialisation
 from octants.locks_at_fork import released_in_children
+from octants.types.specialisation_signature import ArgumentSource
 
 ONE_AT_A_TIME = released_in_children(threading.RLock())
 """Held during an evaluation: a process records one tape at a time, and JAX and PyTorch evaluate the
@@ -189,8 +195,8 @@ class ArrayFunction(ArraySignature):
                 return found or _reversed(run, duals, adjoints, wanted)
             with _tracking(run, given is not None), _around(run, duals, None) as context:
                 returned = self.function(*run.given.values())
-            if given is not None:
-                _check_computed(self, context.launched())
+            if tangents is not None:
+                _check_launches(run, context.launched(), active)
             return run.evaluated(returned, duals, {})
 
 
@@ -259,8 +265,7 @@ def _reversed(
     with tape:
         with _tracking(run, function.may_compute), _around(run, duals, tape):
             returned = function.function(*run.given.values())
-        if function.may_compute:
-            _check_computed(function, tape.launched())
+        _check_launches(run, tape.launched(), wanted)
         for name in function.outputs:
             tape.untracked.check(memory_of(run.passed[name], name))
         if gradients is None:
@@ -291,13 +296,52 @@ def _tracking(run: _Run, is_needed: bool) -> AbstractContextManager[object]:
     return function.library.tracking_computations(outputs, refuse)
 
 
-def _check_computed(
-    function: ArraySignature, launched: Iterable[tuple[str, tuple[Any, ...]]]
+def _check_launches(
+    run: _Run,
+    launched: Iterable[tuple[Specialisation, tuple[Any, ...]]],
+    active: Sequence[str],
 ) -> None:
-    """Raise an error if a kernel took what the library has computed from an active argument."""
-    for kernel, arguments in launched:
-        if any(map(function.library.is_computed, arguments)):
+    """Raise an error if a launch makes the derivatives wrong.
+
+    Args:
+        run: the arguments.
+        launched: the launches.
+        active: the arguments to differentiate by.
+
+    Raises:
+        OctantsRuntimeError: a kernel took what the library has computed from an active argument,
+            or took such an argument as a number, or wrote an input.
+    """
+    function = run.function
+    names = run.names_of_inputs()
+    for specialisation, arguments in launched:
+        kernel = specialisation.signature.kernel
+        if function.may_compute and any(map(function.library.is_computed, arguments)):
             raise ComputedFromArgument(function.name, f"passes `{kernel}`").at()
+        numbers, written = _argument_uses(specialisation)
+        for name in (names.get(id(arguments[position])) for position in numbers):
+            if name is not None and name in active:
+                raise PassedAsNumber(kernel, name).at()
+        for name in (names.get(id(arguments[position])) for position in written):
+            if name is not None:
+                raise InputIsWritten(function.name, kernel, name).at()
+
+
+def _argument_uses(specialisation: Specialisation) -> tuple[list[int], list[int]]:
+    """The positions of the arguments that a kernel takes as floats, and of those that it writes."""
+    known, key = specialisation.fast_paths, "argument uses"
+    if key not in known:
+        numbers, written = [], []
+        pairs = zip(specialisation.arrays, specialisation.sources, strict=True)
+        for position, (array, source) in enumerate(pairs):
+            if isinstance(source, ArgumentSource):
+                if array.space is Space.ARGUMENT and array.dtype.is_float:
+                    numbers.append(source.position)
+                if position in specialisation.written:
+                    written.append(source.position)
+        known[key] = numbers, written
+    found: tuple[list[int], list[int]] = known[key]
+    return found
 
 
 def _batched_gradient(run: _Run, name: str, gradients: BatchedGradients) -> Any:
@@ -343,6 +387,15 @@ class _Run:
         """The number of the device that the arrays are on; None where that of `init` is taken."""
         numbers = map(device_of_array, self.passed.values())
         return next((number for number in numbers if number is not None), None)
+
+    def names_of_inputs(self) -> dict[int, str]:
+        """The names of the arrays that the function may only read, by their identities."""
+        return {
+            id(each): name
+            for arrays in (self.passed, self.given)
+            for name, each in arrays.items()
+            if name not in self.function.outputs and self.function.is_array(name, self.arrays[name])
+        }
 
     def _argument(self, name: str, value: Any, adjoint: Any) -> Any:
         function = self.function

@@ -668,13 +668,13 @@ class Tape:
         self._launches += count is None
 
     @internal
-    def launched(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """The names and the arguments of the kernels that were launched, in order."""
+    def launched(self) -> Iterator[tuple[Specialisation, tuple[Any, ...]]]:
+        """The kernels that were launched, with their arguments."""
         for _, _, path, arguments, *_ in self._followed_launches:
-            yield path.specialisation.signature.kernel, arguments
+            yield path.specialisation, arguments
         for entry in self._all_entries:
             if isinstance(entry, LaunchEntry):
-                yield entry.kernel, entry.arguments
+                yield entry.specialisation, entry.arguments
 
     @property
     def _entries(self) -> list[TapeEntry]:
