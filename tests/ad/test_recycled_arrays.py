@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 import octants as qd
+from octants.ad.functions import calls_by_address
 from octants.ad.functions.calls_by_address import RepeatedStep
 from tests.devices import shares_memory
 
@@ -266,3 +268,14 @@ def test_functions_of_torch_that_use_tensors_only_at_times() -> None:
     with pytest.raises(qd.OctantsRuntimeError, match="OCT350"):
         tensors(at_times, out={"z": "x"})
     assert calls[0] == 8
+
+
+def test_few_steps_keep_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls_by_address, "_MOST_RECYCLED", 3)
+    monkeypatch.setattr(calls_by_address, "_recycling", weakref.WeakKeyDictionary())
+    gradient = jax.jit(jax.grad(lambda x: qd.jax.function(twice, inout="x")(x).sum()))
+    for size in (1, 2, 3, 4, 5, 4, 1):
+        x = jnp.arange(1.0, size + 1, dtype=jnp.float32)
+        np.testing.assert_allclose(gradient(x), 8 * x**3, 1e-6)
+    kept = [each for each in calls_by_address._recycling if each._recycled is not None]
+    assert len(kept) == len(calls_by_address._recycling) == 3

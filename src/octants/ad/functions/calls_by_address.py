@@ -11,6 +11,7 @@ use (`recycled_array_library`), since tapes that record the same launches again 
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,11 @@ _MOST_COPIED_ON_HOST = 1 << 20
 """The most bytes of the inputs and outputs that are copied to arrays of Octants and back. On the
 host, copies of more take as long as a tape that follows no other; on a GPU, they take memory."""
 _MOST_COPIED = 1 << 24
+_MOST_RECYCLED = 16
+"""The most steps that keep arrays; a new one frees those of the oldest."""
+
+_recycling: weakref.WeakKeyDictionary[RepeatedStep, None] = weakref.WeakKeyDictionary()
+"""The steps that keep arrays, from the oldest on."""
 
 
 class RepeatedStep:
@@ -103,7 +109,16 @@ class RepeatedStep:
             recycled = self._recycled
             if recycled is None or recycled.generation != driver.state.generation:
                 self._recycled = recycled = _RecycledCall(self._step, self._inputs, self._outputs)
+                self._count_as_recycling()
             return recycled.run(inputs, outputs, constants)
+
+    def _count_as_recycling(self) -> None:
+        _recycling.pop(self, None)
+        _recycling[self] = None
+        if len(_recycling) > _MOST_RECYCLED:
+            oldest = next(iter(_recycling))
+            del _recycling[oldest]
+            oldest._recycled = None
 
 
 class _RecycledCall:
