@@ -6,6 +6,7 @@ Nothing is taken from the user's cache of kernels, nor put there: tests of the c
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 import tempfile
@@ -18,7 +19,6 @@ import hypothesis
 import pytest
 
 import octants
-from tests import discrete_device
 
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
 if _SOURCE.is_dir() and not Path(octants.__file__).resolve().is_relative_to(_SOURCE):
@@ -41,7 +41,7 @@ if sys.dont_write_bytecode:  # a hundred processes of the tests would compile th
 if "OCTANTS_TEST_ARCH" in os.environ:  # what tests call the CPU is another arch
     octants.cpu = getattr(octants, os.environ["OCTANTS_TEST_ARCH"])
 
-discrete_device.install()
+importlib.import_module("tests.discrete_device").install()  # not before the check of the package
 
 FAKE: Any = None
 if os.environ.get("OCTANTS_TEST_ARCH") == "metal" and sys.platform != "darwin":
