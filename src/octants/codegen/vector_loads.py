@@ -15,11 +15,11 @@ no other array shares memory with, begin at multiples of 64 bytes (`data.field_m
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Hashable, Iterable
 
 from octants.analysis.indices.affine_analysis import AffineExpressions
 from octants.analysis.indices.affine_arithmetic import wrapped
+from octants.analysis.sums.privatisation import is_dense
 from octants.codegen.adjacent_loads import ITERATIONS, PIECE, WORD, Pieces, Row, Rows
 from octants.codegen.function_emitter import ThreadFunction
 from octants.codegen.instruction_writer import Operand, Pointer, ThreadCode, register
@@ -28,7 +28,6 @@ from octants.codegen.memory import load as load_one
 from octants.ir import ops
 from octants.ir.array_aliasing import has_memory_of_others
 from octants.ir.core import ArrayRef, Operation, Space
-from octants.types.layouts import Layout
 from octants.types.scalars import DType, i64, u1
 
 
@@ -67,12 +66,8 @@ def _are_aligned(f: ThreadFunction, arrays: Iterable[ArrayRef]) -> Operand | Non
 
 
 def _is_known_to_be_aligned(ref: ArrayRef) -> bool:
-    array, layout = ref.array, ref.array.layouts[ref.companion]
-    if array.space is not Space.FIELD or has_memory_of_others(array):
-        return False
-    assert isinstance(layout, Layout)
-    count = math.prod((*layout.shape, *array.element_shape))
-    return layout.spanned_bytes(array.element_shape, array.dtype.size) == count * array.dtype.size
+    is_field = ref.array.space is Space.FIELD
+    return is_field and not has_memory_of_others(ref.array) and is_dense(ref)
 
 
 def _array(row: Row) -> ArrayRef:

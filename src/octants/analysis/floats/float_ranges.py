@@ -208,9 +208,9 @@ class FloatRanges:
             op.results, op.carried, op.inits, op.body.yielded, strict=True
         ):
             known = _union(self[init], self[end])
-            if arg.type in (f32, f64) and known != ANY:
-                self._found[arg] = self._found[result] = known
-                self._carries = True
+            self._note(arg, known)
+            self._note(result, known)
+        self._carries |= not self._found.keys().isdisjoint(op.carried)
 
     def _range(self, op: Operation) -> Range:
         if isinstance(op, ops.Cast) and not op.x.type.is_float:

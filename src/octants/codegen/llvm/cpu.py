@@ -299,7 +299,7 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.overhangs, f.rows = overhangs, choice.rows
-        if is_small and (rest or not overhangs or not has_rest):
+        if is_small and not (has_rest and overhangs):
             f.interior = InteriorTiles(task, windows, splits=choice.splits)
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = task.body.used()

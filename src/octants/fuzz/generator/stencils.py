@@ -114,8 +114,8 @@ class _Loop:
                 distance = 0  # which is not tested
             at = _moved(item, distance)
             if distance and self.boundary == "wraps":
-                at = f"({item} + {extent + distance}) % {extent}" if self.c.chance(0.5) else at
-                at = at if "%" in at else f"({at}) % {extent}"
+                at = f"{item} + {extent + distance}" if self.c.chance(0.5) else at
+                at = f"({at}) % {extent}"
             elif distance and self.boundary == "clamped":
                 at = f"qd.max(qd.min({at}, {extent - 1}), 0)"
             indices.append(at)

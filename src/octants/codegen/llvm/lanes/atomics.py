@@ -88,11 +88,11 @@ def collect(f: LaneText, wanted: Collect) -> None:
     """Do what `codegen.per_thread_reductions.collect` does, with a sum for each lane."""
     reduction = wanted.reduction
     dtype = reduction.dtype
-    vector = f.vector(f.type(dtype))
-    total = f.once((reduction, "total"), f"alloca {vector}, align 64")
+    register = f.type(dtype)
+    total = f.vector_variable((reduction, "total"), register)
     any_ = f.code.variable(u1)
     start = f.literal(neutral(reduction.fn, dtype), dtype)
-    f.entry.append(f"  store {vector} {f.spread(f.type(dtype), start)}, ptr {total}, align 64")
+    f.initialise(total, register, f.spread(register, start))
     f.code.write(any_, f.code.constant(False, u1))
     f.collected.update(dict.fromkeys(reduction.atomics, (total, any_)))
 
@@ -101,9 +101,9 @@ def _collect_one(f: LaneText, op: ops.Atomic) -> None:
     total, any_ = f.collected[op]
     dtype = f32 if op.array.dtype is f16 else op.array.dtype
     register = f.type(dtype)
-    old = f.assign_vector(f"load {f.vector(register)}, ptr {total}, align 64")
+    old = f.read_variable(total, register)
     new = f.active(register, arithmetic.combine(f, op.fn, dtype, old, f.use(op.value)), old)
-    f.emit(f"store {f.vector(register)} {new}, ptr {total}, align 64")
+    f.write_variable(total, register, new)
     f.code.write(any_, f.code.constant(True, u1))
 
 
@@ -112,8 +112,7 @@ def deliver(f: LaneText, wanted: Deliver) -> None:
     reduction = wanted.reduction
 
     def total(address: str) -> str:
-        register = f.type(reduction.dtype)
-        vector = f.assign_vector(f"load {f.vector(register)}, ptr {address}, align 64")
+        vector = f.read_variable(address, f.type(reduction.dtype))
         return fold(f, reduction.fn, reduction.dtype, vector)
 
     per_thread_reductions.deliver(f, wanted, total)

@@ -33,6 +33,7 @@ from octants.ir.ops import Atomic
 from octants.lazy_dataclass import dataclass
 
 _ADDITIVE = ("add", "sub")
+_VARIABLES = 64  # bytes: the alignment of variables for vectors
 _BOUNDING = ("smin", "smax", "umin", "umax", "and", "urem", "srem")
 """They change a few lanes of an index only, where it reaches a boundary."""
 _FLAGS = re.compile(r" n[us]w\b")
@@ -492,6 +493,30 @@ class LaneText(FunctionText):
     def any(self, mask: str) -> str:
         """Return whether a mask has any lane."""
         return self.assign(f"icmp ne i{self.lanes} {self.bits(mask)}, 0")
+
+    def all(self, mask: str) -> str:
+        """Return whether a mask has all lanes."""
+        return self.assign(f"icmp eq i{self.lanes} {self.bits(mask)}, -1")
+
+    def vector_variable(self, key: object, register: str) -> str:
+        """Return the address of a variable for a vector, one for each key."""
+        return self.once(key, f"alloca {self.vector(register)}, align {_VARIABLES}")
+
+    def initialise(self, variable: str, register: str, operand: str) -> None:
+        """Store a vector in a variable at the entry of the function."""
+        vector = self.vector(register)
+        self.entry.append(f"  store {vector} {operand}, ptr {variable}, align {_VARIABLES}")
+
+    def read_variable(self, variable: str, register: str) -> str:
+        """Load the vector in a variable."""
+        return self.assign_vector(
+            f"load {self.vector(register)}, ptr {variable}, align {_VARIABLES}"
+        )
+
+    def write_variable(self, variable: str, register: str, operand: str) -> None:
+        """Store a vector in a variable."""
+        vector = self.vector(register)
+        self.emit(f"store {vector} {operand}, ptr {variable}, align {_VARIABLES}")
 
     def active(self, type: str, operand: str, otherwise: str | int) -> str:
         """Replace the numbers of inactive lanes."""

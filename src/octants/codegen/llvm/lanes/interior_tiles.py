@@ -70,7 +70,7 @@ class InteriorTiles:
             f.block(body)
             return
         if mask is not None:
-            tests.append(_is_full(f, mask))
+            tests.append(f.all(mask))
         if f.sums:
             tests.append(f.assign(f"xor i1 {shared}, true"))
         is_inside, *others = tests
@@ -117,7 +117,7 @@ class InteriorTiles:
             if line is not None and operand not in f.linear:
                 lines[value] = f.progression(register, line.start(), line.step)
                 equal = f"icmp eq {f.vector(register)} {operand}, {lines[value]}"
-                yield _is_full(f, f.assign_vector(equal))
+                yield f.all(f.assign_vector(equal))
         for (index, anchor), distance in indices.items():
             yield _is_at_distance(f, index, anchor, distance)
 
@@ -138,8 +138,7 @@ class InteriorTiles:
     def _is_known(self, op: Operation, window: SlidingWindow) -> bool:
         assert isinstance(op, ops.Atomic)
         indices = op.indices[window.axis], window.anchor.indices[window.axis]
-        is_simple = all(map(_is_simple, backward_slice(indices, self._definitions)))
-        return is_simple and indices[0] in self._definitions
+        return indices[0] in self._definitions and self._slice(indices) is not None
 
 
 def _is_simple(op: Operation) -> bool:
@@ -157,11 +156,7 @@ def _is_at_distance(f: LaneText, index: Value, anchor: Value, distance: int) -> 
     lines = [line for line in map(f.probable_line, operands) if line is not None]
     if len(lines) == len(operands):
         first, start = (line.start() for line in lines)
-        apart = f.assign(f"sub {register} {first}, {start}")
-        return f.assign(f"icmp eq {register} {apart}, {distance}")
-    apart, wide = f.apply("sub", register, *operands), f.spread(register, distance)
-    return _is_full(f, f.assign_vector(f"icmp eq {f.vector(register)} {apart}, {wide}"))
-
-
-def _is_full(f: LaneText, mask: str) -> str:
-    return f.assign(f"icmp eq i{f.lanes} {f.bits(mask)}, -1")
+        found = f.assign(f"sub {register} {first}, {start}")
+        return f.assign(f"icmp eq {register} {found}, {distance}")
+    found, wide = f.apply("sub", register, *operands), f.spread(register, distance)
+    return f.all(f.assign_vector(f"icmp eq {f.vector(register)} {found}, {wide}"))

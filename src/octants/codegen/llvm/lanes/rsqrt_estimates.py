@@ -17,7 +17,7 @@ def reciprocal_root(f: LaneText, op: ReciprocalRoot) -> str:
         return better
     if op.estimate.total:
         return f.choose(is_usual, "float", better, rough)
-    all_usual = f.assign(f"icmp eq i{f.lanes} {f.bits(is_usual)}, -1")
+    all_usual = f.all(is_usual)
 
     def rare() -> str:
         return f.choose(is_usual, "float", better, rsqrt_estimates.quotient(f, op.operand))

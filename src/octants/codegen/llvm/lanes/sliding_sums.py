@@ -91,7 +91,8 @@ class SlidingSums:
         for op, window in self._window_of.items():
             if op not in self._always:
                 dtype = window.anchor.array.dtype
-                _store(f, dtype, _zeros(f, dtype), _sum(f, window, window.distances[op]))
+                total = _sum(f, window, window.distances[op])
+                f.write_variable(total, f.type(dtype), _zeros(f, dtype))
 
     def add(self, f: LaneText, op: ops.Atomic) -> None:
         """Add to the sum for an update's distance."""
@@ -99,8 +100,10 @@ class SlidingSums:
         key = window, window.distances[op]
         numbers = active_numbers(f, "add", dtype, f.use(op.value))
         if op not in self._always:
-            old = _load(f, dtype, _sum(f, *key))
-            _store(f, dtype, arithmetic.combine(f, op.fn, dtype, old, numbers), _sum(f, *key))
+            total, register = _sum(f, *key), f.type(dtype)
+            old = f.read_variable(total, register)
+            new = arithmetic.combine(f, op.fn, dtype, old, numbers)
+            f.write_variable(total, register, new)
         elif key in self._totals or op.fn == "sub":
             old = self._totals.get(key, _zeros(f, dtype))
             self._totals[key] = arithmetic.combine(f, op.fn, dtype, old, numbers)
@@ -118,7 +121,8 @@ class SlidingSums:
             if len(window.ordered) > 1:
                 op, (carried, end) = window.anchor, self._carried(f, window)
                 address = f.assign(f"load ptr, ptr {end}, align 8")
-                _add_where_nonzero(f, op, address, _load(f, op.array.dtype, carried))
+                held = f.read_variable(carried, f.type(op.array.dtype))
+                _add_where_nonzero(f, op, address, held)
 
     def _add_window(self, f: LaneText, window: SlidingWindow) -> None:
         op, dtype = window.anchor, window.anchor.array.dtype
@@ -131,7 +135,8 @@ class SlidingSums:
         start = _behind(f, start, window.ordered[0] * dtype.size)
         here, beyond = (_moved(f, dtype, totals, by) for by in (0, f.lanes))
         carried, end = self._carried(f, window)
-        before, held = f.assign(f"load ptr, ptr {end}, align 8"), _load(f, dtype, carried)
+        before = f.assign(f"load ptr, ptr {end}, align 8")
+        held = f.read_variable(carried, f.type(dtype))
         goes_on = f.assign(f"icmp eq ptr {start}, {before}")
         beside, elsewhere, further = map(f.fresh_label, ("beside", "elsewhere", "further"))
         f.branch_if(goes_on, beside, elsewhere, likely=True)
@@ -143,7 +148,7 @@ class SlidingSums:
         _add_where_nonzero(f, op, start, here)
         f.branch(further)
         f.start(further)
-        _store(f, dtype, beyond, carried)
+        f.write_variable(carried, f.type(dtype), beyond)
         f.emit(f"store ptr {_behind(f, start, f.lanes * dtype.size)}, ptr {end}, align 8")
 
     def _sums(self, f: LaneText, window: SlidingWindow) -> dict[int, str]:
@@ -151,7 +156,7 @@ class SlidingSums:
         dtype = window.anchor.array.dtype
         found = {d: total for (each, d), total in self._totals.items() if each is window}
         for distance in {d for op, d in window.distances.items() if op not in self._always}:
-            total = _load(f, dtype, _sum(f, window, distance))
+            total = f.read_variable(_sum(f, window, distance), f.type(dtype))
             if distance in found:
                 total = arithmetic.combine(f, "add", dtype, found[distance], total)
             found[distance] = total
@@ -160,20 +165,19 @@ class SlidingSums:
     def _carried(self, f: LaneText, window: SlidingWindow) -> tuple[str, str]:
         """Return the variables for what is carried, and for its address: where a tile goes on."""
         dtype = window.anchor.array.dtype
-        vector = f.vector(f.type(dtype))
-        numbers = f.once((window, "carried"), f"alloca {vector}, align 64")
+        register = f.type(dtype)
+        numbers = f.vector_variable((window, "carried"), register)
         address = f.once((window, "end"), "alloca ptr, align 8")
         if window not in self._started:
             self._started.add(window)
-            f.entry.append(f"  store {vector} {_zeros(f, dtype)}, ptr {numbers}, align 64")
+            f.initialise(numbers, register, _zeros(f, dtype))
             f.entry.append(f"  store ptr null, ptr {address}, align 8")
         return numbers, address
 
 
 def _sum(f: LaneText, window: SlidingWindow, distance: int) -> str:
     """Return the variable for the sum of a tile's conditional updates at a distance."""
-    vector = f.vector(f.type(window.anchor.array.dtype))
-    return f.once((window, distance), f"alloca {vector}, align 64")
+    return f.vector_variable((window, distance), f.type(window.anchor.array.dtype))
 
 
 def _moved(f: LaneText, dtype: DType, totals: dict[int, str], by: int) -> str:
@@ -217,14 +221,6 @@ def _add_vector(f: LaneText, op: ops.Atomic, address: str, numbers: str) -> None
 
 def _zeros(f: LaneText, dtype: DType) -> str:
     return f.spread(f.type(dtype), f.literal(neutral("add", dtype), dtype))
-
-
-def _load(f: LaneText, dtype: DType, variable: str) -> str:
-    return f.assign_vector(f"load {f.vector(f.type(dtype))}, ptr {variable}, align 64")
-
-
-def _store(f: LaneText, dtype: DType, numbers: str, variable: str) -> None:
-    f.emit(f"store {f.vector(f.type(dtype))} {numbers}, ptr {variable}, align 64")
 
 
 def _behind(f: LaneText, start: str, nbytes: int) -> str:
