@@ -50,7 +50,21 @@ else:
 __all__ = ["Module", "function", "loss"]
 
 
-class _TorchArrays(ArrayLibrary):
+class _TracksComputations:
+    """The base of libraries whose functions may also compute by torch."""
+
+    tracks_computations = True
+
+    def tracking_computations(
+        self, outputs: Sequence[Any], refuse: Callable[[Any], None]
+    ) -> _Tracking:
+        return _Tracking(outputs, refuse)
+
+    def is_computed(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
+
+
+class _TorchArrays(_TracksComputations, ArrayLibrary):
     """Tensors, which kernels are passed as they are; for forward mode, ndarrays in their memory."""
 
     def is_array(self, value: Any) -> bool:
@@ -114,16 +128,6 @@ class _TorchArrays(ArrayLibrary):
     def gradient(self, argument: Any) -> Any:
         return argument.grad
 
-    tracks_computations = True
-
-    def tracking_computations(
-        self, outputs: Sequence[Any], refuse: Callable[[Any], None]
-    ) -> _Tracking:
-        return _Tracking(outputs, refuse)
-
-    def is_computed(self, value: Any) -> bool:
-        return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
-
 
 class _ProxyTensor(torch.Tensor):  # type: ignore[misc]
     """A tensor that a function is passed for an ndarray of Octants, in the memory of that.
@@ -155,10 +159,12 @@ class _ProxyTensor(torch.Tensor):  # type: ignore[misc]
     def __torch_function__(
         cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        named = kwargs or {}
         if func in _OF_SHAPES:
             with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **(kwargs or {}))
-        shared = tree_map(_shared, (tuple(args), kwargs or {}))
+                return func(*args, **named)
+        given = tuple(args), named
+        shared = tree_map(_shared, given)
         device, stream = driver.device(), -1
         if not device.shares_memory:
             stream = torch.cuda.current_stream(device.number).cuda_stream
@@ -166,7 +172,7 @@ class _ProxyTensor(torch.Tensor):  # type: ignore[misc]
         found = func(*shared[0], **shared[1])
         if not device.shares_memory:
             device.wait_for_foreign(stream)
-        pairs = zip(tree_leaves((tuple(args), kwargs or {})), tree_leaves(shared), strict=True)
+        pairs = zip(tree_leaves(given), tree_leaves(shared), strict=True)
         proxies = {id(tensor): proxy for proxy, tensor in pairs}
         # An update returns what it updates, such as `y += 1`.
         return tree_map(lambda each: proxies.get(id(each), each), found)
@@ -192,7 +198,7 @@ def _shared(value: Any) -> Any:
     return ndarray.to_torch(copy=False).requires_grad_(ndarray.has_grad())
 
 
-class _RecycledTensors(RecycledArrays):
+class _RecycledTensors(_TracksComputations, RecycledArrays):
     """The same for functions that launch kernels, and may do anything with tensors.
 
     If they do more than to pass them to kernels, there is no other call on these arrays.
@@ -200,16 +206,6 @@ class _RecycledTensors(RecycledArrays):
 
     def given(self, argument: Any) -> Any:
         return _ProxyTensor.of(argument) if isinstance(argument, Ndarray) else argument
-
-    tracks_computations = True
-
-    def tracking_computations(
-        self, outputs: Sequence[Any], refuse: Callable[[Any], None]
-    ) -> _Tracking:
-        return _Tracking(outputs, refuse)
-
-    def is_computed(self, value: Any) -> bool:
-        return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
 
 
 _TorchArrays.recycled = _RecycledTensors

@@ -183,10 +183,15 @@ class DeviceArrays(ArrayLibrary):
         *,
         observed: bool = False,  # noqa: ARG002 (ndarrays notice writes of the host)
     ) -> Any:
-        made = array.ndarray(element_dim, needs_grad=adjoint is not None)
-        if adjoint is not None and adjoint is not True:
-            DeviceArray.of(made.grad).assign(adjoint)
+        made = self.ndarray(array, element_dim, adjoint is not None)
+        if adjoint is not None:
+            self.begin_gradient(made, array, None if adjoint is True else adjoint)
         return made
+
+    def begin_gradient(self, made: Ndarray, array: Any, adjoint: Any) -> None:  # noqa: ARG002
+        """Begin the gradient of the ndarray for an array with an adjoint; None: with zeros."""
+        if adjoint is not None:
+            DeviceArray.of(made.grad).assign(adjoint)
 
     def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
         found: Ndarray = array.ndarray(element_dim, needs_grad=needs_grad)

@@ -69,19 +69,8 @@ class RecycledArrays(DeviceArrays):
     def zeros(self, what: Shaped, like: Sequence[Any]) -> Any:  # noqa: ARG002
         return self.at(None, what)
 
-    def argument(
-        self,
-        array: Any,
-        element_dim: int,
-        adjoint: Any = None,
-        *,
-        observed: bool = False,  # noqa: ARG002 (ndarrays notice writes of the host)
-    ) -> Any:
-        made = self.ndarray(array, element_dim, adjoint is not None)
-        if adjoint is not None:
-            what = Shaped(array.shape, array.dtype)
-            self.store(made.address(ADJOINT), None if adjoint is True else adjoint, what)
-        return made
+    def begin_gradient(self, made: Ndarray, array: Any, adjoint: Any) -> None:
+        self.store(made.address(ADJOINT), adjoint, Shaped(array.shape, array.dtype))
 
     def ndarray(self, array: Any, element_dim: int, needs_grad: bool) -> Ndarray:
         rank = len(array.shape) - element_dim

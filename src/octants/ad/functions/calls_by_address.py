@@ -22,7 +22,7 @@ from octants.ad.array_libraries.array_library_protocol import Shaped
 from octants.ad.array_libraries.recycled_array_library import RecycledArrays
 from octants.ad.functions.array_function import ONE_AT_A_TIME, ArrayFunction
 from octants.ad.functions.array_function_signature import RETURNED
-from octants.ad.functions.gradients_without_tape import is_observed, kernel_alone, reverse_of
+from octants.ad.functions.gradients_without_tape import is_observed, kernel_of, reverse_of
 from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
 from octants.data.ndarray import make_ndarray
 from octants.diagnostics.exceptions import OctantsError
@@ -36,10 +36,10 @@ from octants.types.specialisation_signature import ArgumentSource, ScalarType
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
 _ALIGNMENT = 64
 _LARGEST_EXTENT = 2**31 - 1
-_MOST_COPIED_ON_HOST = 1 << 20
+_MOST_COPIED_ON_HOST, _MOST_COPIED = 1 << 20, 1 << 24
 """The most bytes of the inputs and outputs that are copied to arrays of Octants and back. On the
-host, copies of more take as long as a tape that follows no other; on a GPU, they take memory."""
-_MOST_COPIED = 1 << 24
+host, copies of more take as long as a tape that follows no other; on a GPU, they take memory.
+"""
 _MOST_RECYCLED = 16
 """The most steps that keep arrays; a new one frees those of the oldest."""
 
@@ -82,7 +82,7 @@ class RepeatedStep:
         """
         if is_observed():
             return False
-        alone = kernel_alone(self._step.function.function)
+        alone = kernel_of(self._step.function.function)
         if alone is None or self._refused_in == driver.state.generation:
             return self._run_recycled(inputs, outputs, constants)
         call = self._call
@@ -142,20 +142,21 @@ class _RecycledCall:
         self._inputs, self._outputs = inputs, outputs
         most = _MOST_COPIED_ON_HOST if device.shares_memory else _MOST_COPIED
         arrays = *inputs, *outputs, *step.result_shapes(inputs)
-        self._is_busy = sum(map(_nbytes, arrays)) > most
+        self._is_possible = sum(map(_nbytes, arrays)) <= most
+        self._is_running = False
 
     def run(
         self, inputs: Sequence[int], outputs: Sequence[int], constants: Mapping[str, Any] | None
     ) -> bool:
         """See `RepeatedStep.run`."""
-        if self._is_busy:
+        if self._is_running or not self._is_possible:
             return False
-        self._is_busy = True
+        self._is_running = True
         self._library.begin()
         try:
             self._evaluate(inputs, outputs, constants)
         finally:
-            self._is_busy = self._library.end()
+            self._is_running, self._is_possible = False, not self._library.end()
         return True
 
     def _evaluate(

@@ -156,8 +156,11 @@ def kernel_alone(function: Callable[..., Any]) -> tuple[Kernel[..., Any], tuple[
 
     None if the function is something else, or a tape, a capture or a check takes part in launches.
     """
-    if is_observed():
-        return None
+    return None if is_observed() else kernel_of(function)
+
+
+def kernel_of(function: Callable[..., Any]) -> tuple[Kernel[..., Any], tuple[Any, ...]] | None:
+    """The kernel that a function is, and the object if it is a method; None if it is none."""
     if type(function) is Kernel and not function.is_method:
         return function, ()
     return (function.kernel, (function.owner,)) if type(function) is BoundKernel else None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,18 +100,19 @@ class FieldsOfLaunch:
 
     Args:
         specialisation: The kernel, which has just been launched.
+        read: What it reads.
     """
 
-    def __init__(self, specialisation: Specialisation) -> None:
+    def __init__(self, specialisation: Specialisation, read: _ReadFields) -> None:
         self._specialisation, self._number = specialisation, specialisation.number
-        has_rows = not _numbers(specialisation).isdisjoint(specialisation.regions.named)
-        self._arguments = _Last(specialisation).arguments() if has_rows else ()
+        self._read = read
+        self._arguments = _Last(specialisation).arguments() if read.has_rows else ()
 
     def changes(self) -> Iterator[tuple[Any, Change]]:
         """The keys of fields that have been written since the launch, each with a write."""
         own = self._specialisation
         later = _launches_after(self._number, own)
-        for position in _only_read_fields(own):
+        for position in self._read.positions:
             memory = memory_at(own, position, ())
             by_host = _host_wrote(memory, None, self._number)
             others = [other for other in later if other.wrote(memory, None)]
@@ -130,30 +131,29 @@ def fields_of_launch(specialisation: Specialisation) -> FieldsOfLaunch | None:
     """The fields of the last launch of a kernel; None if it reads none."""
     known, key = specialisation.fast_paths, "only read fields"
     if key not in known:
-        known[key] = bool(_only_read_fields(specialisation))
-    return FieldsOfLaunch(specialisation) if known[key] else None
+        known[key] = _only_read_fields(specialisation)
+    read: _ReadFields = known[key]
+    return FieldsOfLaunch(specialisation, read) if read.positions else None
 
 
-def _numbers(specialisation: Specialisation) -> set[int]:
-    """The positions of the parameters that are numbers."""
+class _ReadFields(NamedTuple):
+    """The positions of the fields that a kernel only reads, and whether numbers select rows."""
+
+    positions: list[int]
+    has_rows: bool
+
+
+def _only_read_fields(specialisation: Specialisation) -> _ReadFields:
+    positions, numbers = [], set[int]()
     pairs = zip(specialisation.arrays, specialisation.sources, strict=True)
-    return {
-        source.position
-        for array, source in pairs
-        if array.space is Space.ARGUMENT and isinstance(source, ArgumentSource)
-    }
-
-
-def _only_read_fields(specialisation: Specialisation) -> list[int]:
-    return [
-        position
-        for position, (array, source) in enumerate(
-            zip(specialisation.arrays, specialisation.sources, strict=True)
-        )
-        if isinstance(source, FieldSource)
-        and array.space in CALLERS_SPACES
-        and position not in specialisation.written
-    ]
+    for position, (array, source) in enumerate(pairs):
+        if isinstance(source, FieldSource):
+            if array.space in CALLERS_SPACES and position not in specialisation.written:
+                positions.append(position)
+        elif array.space is Space.ARGUMENT and isinstance(source, ArgumentSource):
+            numbers.add(source.position)
+    has_rows = bool(positions) and not numbers.isdisjoint(specialisation.regions.named)
+    return _ReadFields(positions, has_rows)
 
 
 def _was_last(specialisation: Specialisation) -> bool:
