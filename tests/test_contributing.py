@@ -20,11 +20,11 @@ from octants.backends.python import PythonBackend
 from octants.diagnostics.errors import UserError
 from octants.ir import ops
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.options import Options
 from octants.pipeline import Pass, Stage, finish
 from octants.runtime.device import Device
 from octants.target import Capabilities
+from tests.ir.parser import parse
 
 REPOSITORY = Path(__file__).parent.parent
 SOURCE = REPOSITORY / "src" / "octants"

@@ -10,9 +10,9 @@ import numpy as np
 
 from octants import driver
 from octants.ir import ops
-from octants.ir.parser import parse
 from octants.runtime.cpu.device import CpuDevice
 from tests.devices import ON_GPU
+from tests.ir.parser import parse
 
 
 class _Uncounted:

@@ -16,10 +16,10 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.ir import ops
-from octants.ir.parser import parse
 from tests.ad.bounds import arrays, changes, scalars
 from tests.ad.bounds.program import ITEMS, PROGRAMS, Program, recurrence, turn
 from tests.ad.record_buffers import record_buffer_bytes
+from tests.ir.parser import parse
 
 SIZES = (6, 40, 0, 3, 41)
 FORMS = (scalars, arrays, changes)  # importing them fills `PROGRAMS`

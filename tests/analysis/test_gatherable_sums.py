@@ -6,8 +6,8 @@ import pytest
 
 from octants.analysis.sums.gatherable_sums import PairLoops, mirrored
 from octants.ir import ops
-from octants.ir.parser import parse
 from tests.analysis.tasks import task_of
+from tests.ir.parser import parse
 
 FOUND = {
     "x[j] += y[i] * y[j]": 1,

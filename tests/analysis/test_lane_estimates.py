@@ -12,10 +12,10 @@ from octants.analysis.lanes.time_estimate import CheapUpdates, LaneCost
 from octants.codegen.llvm.lanes.vector_capabilities import OPERATIONS
 from octants.ir import ops
 from octants.ir.core import Module, Task
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.target import ALWAYS, AUTO, NEVER, LaneCosts, Vectors
 from tests.analysis.tasks import task_of
+from tests.ir.parser import parse
 
 LANES = 8
 COSTS = LaneCosts(call=4, new_tile=12, gathered=3, scattered=4, added=1.5, product_of_64=3)

@@ -6,7 +6,7 @@ import pytest
 
 from octants.analysis.control_flow.strip_mined_loops import BlocksOfLoops
 from octants.ir import ops
-from octants.ir.parser import parse
+from tests.ir.parser import parse
 
 TASK = """
 kernel @k

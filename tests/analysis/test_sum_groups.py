@@ -6,8 +6,8 @@ import pytest
 
 from octants.analysis.sums.reductions import find_shared
 from octants.analysis.sums.sum_groups import find_groups
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

@@ -14,9 +14,9 @@ from octants.analysis.sums.sums_of_products import (
     SumsOfProducts,
 )
 from octants.ir.core import Value
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.types.scalars import f32
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

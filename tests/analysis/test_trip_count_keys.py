@@ -6,8 +6,8 @@ import pytest
 
 from octants.analysis.control_flow.trip_count_keys import find_key
 from octants.ir import ops
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

@@ -9,8 +9,8 @@ import pytest
 
 import octants as qd
 from octants.analysis.memory.concurrent_tasks import concurrent_groups
-from octants.ir.parser import parse
 from octants.types import ndarray
+from tests.ir.parser import parse
 
 
 @pytest.fixture(autouse=True)

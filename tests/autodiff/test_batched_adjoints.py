@@ -7,9 +7,9 @@ import pytest
 from octants.autodiff.reverse import reverse
 from octants.autodiff.variants import batched_adjoints
 from octants.autodiff.variants.batched_adjoints import CannotBatch, batch_adjoints
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
+from tests.ir.parser import parse
 from tests.passes.test_pictures import pictures
 
 

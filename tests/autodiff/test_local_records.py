@@ -12,13 +12,13 @@ from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.core import CHECKPOINT, Companion, Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from tests.autodiff.random_ir import Data, forward, inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_records import strict_records
 from tests.autodiff.test_checkpoints import LongLoops
+from tests.ir.parser import parse
 from tests.seeds import counts
 
 ADJOINT = Companion.ADJOINT

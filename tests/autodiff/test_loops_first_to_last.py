@@ -11,9 +11,9 @@ import pytest
 import octants as qd
 from octants.autodiff.improve.narrow_counters import narrow_counters
 from octants.autodiff.reverse import reverse
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.target import Capabilities
+from tests.ir.parser import parse
 
 N, M = 5, 7
 

@@ -12,9 +12,9 @@ from octants.autodiff.variants.read_fingerprint import add_fingerprint
 from octants.interpreter import run
 from octants.ir.core import Module
 from octants.ir.ops import Load
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
+from tests.ir.parser import parse
 from tests.passes.test_pictures import pictures
 
 TEXT = """\

@@ -6,9 +6,9 @@ import pytest
 
 from octants.autodiff.reverse import Reversed
 from octants.ir import ops
-from octants.ir.parser import parse
 from octants.simplify import simplify
 from tests.autodiff.reversing import differentiate
+from tests.ir.parser import parse
 
 ITEM = """
 kernel @k

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from octants.autodiff.forward import with_tangent_arrays
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
+from tests.ir.parser import parse
 
 BEFORE = """\
 kernel @k

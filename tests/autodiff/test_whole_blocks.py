@@ -24,7 +24,6 @@ from octants.ir.core import (
     Task,
     Value,
 )
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.simplify import simplify
@@ -33,6 +32,7 @@ from tests.autodiff.random_ir import Data, forward, inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.strict_records import strict_records
 from tests.autodiff.test_checkpoints import LongLoops
+from tests.ir.parser import parse
 from tests.seeds import counts
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT

@@ -15,7 +15,6 @@ from octants.codegen.llvm.amdgpu.targets import WAVES, target
 from octants.codegen.llvm.gpu import compilation
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.types import scalars
 from octants.types.scalars import f32, f64
 from tests.autodiff.reversing import differentiate
@@ -27,6 +26,7 @@ from tests.codegen.representative import (
     random_modules,
     words_of_the_language,
 )
+from tests.ir.parser import parse
 from tests.runtime.amdgpu.code_reader import read_code
 
 PROCESSORS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")

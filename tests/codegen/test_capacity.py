@@ -11,12 +11,12 @@ from octants import interpreter
 from octants.codegen.llvm import cpu
 from octants.diagnostics.exceptions import OctantsAssertionError
 from octants.ir.core import InvalidIR
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.runtime.cpu import CpuDevice
 from octants.simplify.dead_code import prune
 from tests.codegen.compiled import Compiled
+from tests.ir.parser import parse
 
 # Each item pushes 10 * k at index k of a record of 4, for n indices; what is pushed behind the
 # record is what item 0 finds at its end. Then it pops the indices in `at`.

@@ -13,8 +13,8 @@ from octants.analysis.lanes.choose_loops import choose
 from octants.analysis.lanes.row_major_loops import find_rows
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.ir.core import Module, Task
-from octants.ir.parser import parse
 from octants.target import ALWAYS, AUTO, Target
+from tests.ir.parser import parse
 
 AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
 SHAPES = [(7, 33), (5, 3), (3, 100), (1, 64), (200, 1), (16, 16), (6, 40)]

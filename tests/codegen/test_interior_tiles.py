@@ -13,8 +13,8 @@ from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.sums.sliding_windows import find_windows
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
 from octants.ir import ops
-from octants.ir.parser import parse
 from tests.codegen.compiled import TARGET
+from tests.ir.parser import parse
 from tests.seeds import each_once
 
 pytestmark = pytest.mark.skipif(

@@ -10,8 +10,8 @@ from octants.analysis.lanes.choose_loops import LaneChoice, choose
 from octants.codegen.llvm.lanes.operations import TABLE
 from octants.codegen.llvm.lanes.vector_capabilities import vectors_of
 from octants.ir.core import OPERATIONS
-from octants.ir.parser import parse
 from octants.target import ALWAYS, AUTO, Target
+from tests.ir.parser import parse
 
 AVX512 = Target("cpu", "x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vl")
 AVX2 = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", "+avx2")

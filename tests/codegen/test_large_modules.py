@@ -11,7 +11,7 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.codegen.llvm import cpu, llvmlite_driver
-from octants.ir.parser import parse
+from tests.ir.parser import parse
 
 SINE = """\
 kernel @wave

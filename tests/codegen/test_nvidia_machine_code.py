@@ -15,11 +15,11 @@ import pytest
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.types.scalars import i8, i16, u8, u16
 from tests.codegen.nvidia_tools import needs_assembler, needs_disassembler, tool
 from tests.codegen.representative import module_of_operations, random_modules
 from tests.codegen.test_wide_extrema import RANGE
+from tests.ir.parser import parse
 from tests.seeds import seeds
 
 _RESULTS_IN_ONE_PREDICATE = re.compile(r"\b\w+(?:\.\w+)*\s+(?:U?R\w+,\s*)?(U?P\d),\s*\1,.*")

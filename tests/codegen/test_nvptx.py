@@ -15,7 +15,6 @@ from octants.codegen.llvm import llvmlite_driver, nvptx
 from octants.codegen.llvm.gpu import compilation
 from octants.codegen.llvm.gpu.atomics_without_results import without_results
 from octants.ir.core import Array, Companion, Module, Space
-from octants.ir.parser import parse
 from octants.passes.loops.unroll_shared_sums import unroll_shared_sums
 from octants.types import scalars
 from octants.types.layouts import Layout, Term
@@ -31,6 +30,7 @@ from tests.codegen.representative import (
     random_modules,
     words_of_the_language,
 )
+from tests.ir.parser import parse
 from tests.seeds import each_once, seeds
 
 CAPABILITIES = (75, 80, 90, 120)

@@ -19,11 +19,11 @@ from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.ir.parser import parse
 from octants.launch.gradients.explain_gradient_report import AdjointUpdate
 from octants.simplify import simplify
 from octants.types.scalars import f32, i32
 from tests.codegen.compiled import TARGET
+from tests.ir.parser import parse
 from tests.seeds import counts, pairwise
 
 PRIMAL = Companion.PRIMAL

@@ -14,12 +14,12 @@ from octants.diagnostics.exceptions import OctantsMemoryError
 from octants.diagnostics.span import Span
 from octants.ir import ops
 from octants.ir.core import Module, Record, Value
-from octants.ir.parser import parse
 from octants.runtime.cpu import CpuDevice
 from octants.target import ALWAYS, NEVER
 from octants.types import scalars
 from octants.types.scalars import f16, f32, f64, i32, i64
 from tests.codegen.compiled import Compiled, argument, for_, ndarray, parallel, while_
+from tests.ir.parser import parse
 
 
 def push(build: Any, record: Record, base: Value, index: Value, values: Any) -> None:

@@ -12,8 +12,8 @@ import octants as qd
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import wide_extrema as module
 from octants.codegen.llvm.gpu.wide_extrema import widen_extrema
-from octants.ir.parser import parse
 from tests.codegen.test_nvptx import assemble
+from tests.ir.parser import parse
 
 _NARROW = re.compile(r"\b(?:min|max)\.[su]16\b")
 RANGE = """

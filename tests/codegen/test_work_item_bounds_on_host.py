@@ -12,10 +12,10 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.core import Block, Module, Task
-from octants.ir.parser import parse
 from octants.passes.sums.split_sums import split_sums
 from octants.types.scalars import i64
 from tests.codegen.compiled import ndarray
+from tests.ir.parser import parse
 
 SUM = """\
 kernel @k

@@ -21,12 +21,12 @@ from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.recursion_limit import deep_recursion
 from octants.ir.cooperative_tasks import cooperates, sizes
 from octants.ir.core import Module
-from octants.ir.parser import ParseError, parse
 from octants.options import Options
 from octants.pass_context import Stage
 from octants.target import Capabilities
 from tests.cross_compile.recorded_kernels import RecordedKernel, read
 from tests.cross_compile.targets import TARGETS
+from tests.ir.parser import ParseError, parse
 
 COMPILED, REFUSED, UNREADABLE, FAILED = "compiled", "refused", "unreadable", "failed"
 _MODULES = 8  # that are kept: the jobs of a kernel follow each other

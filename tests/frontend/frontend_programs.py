@@ -15,7 +15,6 @@ import numpy as np
 from octants import interpreter
 from octants.frontend import Built, build
 from octants.ir.core import Companion, Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.types.layouts import Layout, Term
@@ -27,6 +26,7 @@ from octants.types.specialisation_signature import (
     ScalarType,
     TemplateValue,
 )
+from tests.ir.parser import parse
 
 _numbers = itertools.count()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from octants.ir import ops
 from octants.ir.cloning import copy_module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.simplify.dead_code import prune
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

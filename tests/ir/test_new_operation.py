@@ -31,7 +31,6 @@ from octants.ir.core import (
     operation,
 )
 from octants.ir.ops.arithmetic import Pure
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.pipeline import Stage, finish
@@ -40,6 +39,7 @@ from octants.target import Capabilities
 from octants.types.scalars import f32
 from tests.codegen.compiled import Compiled
 from tests.devices import on_cpu
+from tests.ir.parser import parse
 from tests.vulkan.compiled import OnVulkan
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.core import Operation
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.rewriting import rewrite
 from octants.ir.verifier import verify
+from tests.ir.parser import parse
 
 NEST = """\
 kernel @k

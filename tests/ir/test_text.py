@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from octants.ir.core import Companion, InvalidIR, Module
-from octants.ir.parser import ParseError, parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.simplify import simplify
 from tests.autodiff.random_ir import Generator
 from tests.autodiff.reversing import differentiate
+from tests.ir.parser import ParseError, parse
 
 
 def random_modules() -> list[Module]:

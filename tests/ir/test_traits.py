@@ -6,9 +6,9 @@ import pytest
 
 from octants.analysis.control_flow.uniformity import Uniformity
 from octants.ir.core import OPERATIONS, Operation
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.simplify import simplify
+from tests.ir.parser import parse
 
 WITHOUT_RESULTS = {"yield", "parallel_for"}
 OF_SEVERAL_RESULTS = {"custom_derivative"}

@@ -16,7 +16,6 @@ from octants.interpreter import Interpreter, run
 from octants.ir import ops, random_draws, scalar_semantics
 from octants.ir.core import Block, Module, Task, Value
 from octants.ir.ops.arithmetic import COMPARE, FLOAT_FUNCTIONS, PARTIAL, QUOTIENTS, UNARY
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.lowering import replacement_blocks
@@ -28,6 +27,7 @@ from octants.types import scalars
 from octants.types.scalars import DType, convert, f16, f32, f64, i32, i64, integer_range, u1, u32
 from tests.codegen.compiled import for_, if_, ndarray, parallel
 from tests.codegen.test_scalar_operations import CAST_SAMPLES, functions, same, samples
+from tests.ir.parser import parse
 
 
 def lower(module: Module, legal: Legal) -> Module:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.passes.arithmetic.approximate_quotients import approximate_quotients
+from tests.ir.parser import parse
 from tests.runtime.cuda.whole import Gpu
 from tests.runtime.cuda.whole import gpu as gpu
 

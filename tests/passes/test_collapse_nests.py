@@ -6,8 +6,8 @@ import pytest
 
 from octants.ir import ops
 from octants.ir.core import Task
-from octants.ir.parser import parse
 from octants.passes.loops.collapse_nests import collapse_nests
+from tests.ir.parser import parse
 
 NEST = """
 kernel @k

@@ -7,11 +7,11 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm.cpu import has_fused, host_target
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.arithmetic.contract_to_fma import contract_to_fma
 from tests.devices import on_cpu
+from tests.ir.parser import parse
 
 HEAD = "kernel @k\narray @x: {0}, 1, ndarray, () [primal]\nserial @k_0 {{\n"
 LOADS = "".join(

@@ -19,7 +19,6 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module
 from octants.ir.core import Array, Block, Companion, Module, Space, Task, Value
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.launch.gradients.derivative_variants import bare_reverse, differentiable
@@ -34,6 +33,7 @@ from octants.target import Capabilities
 from octants.types.scalars import f16, f32, i32
 from tests.autodiff.random_ir import Generator, forward, inputs
 from tests.devices import on_cpu
+from tests.ir.parser import parse
 from tests.seeds import counts
 
 ADJOINT, PRIMAL = Companion.ADJOINT, Companion.PRIMAL

@@ -11,7 +11,6 @@ import pytest
 import octants as qd
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.sums import demote_atomics
@@ -19,6 +18,7 @@ from tests.autodiff.random_ir import forward
 from tests.codegen.on_emulated_gpu import emulated_gpu
 from tests.devices import ARCH, ON_GPU
 from tests.frontend.frontend_programs import define
+from tests.ir.parser import parse
 from tests.passes.test_pictures import pictures
 
 N, M = 12, 16

@@ -12,12 +12,12 @@ import pytest
 import octants as qd
 from octants import driver, options
 from octants.ir import reciprocals
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.arithmetic.expand_divisions import expand_divisions
 from octants.simplify import simplify
 from octants.types.scalars import by_name
+from tests.ir.parser import parse
 from tests.mathlib.compiled_functions import units
 
 DIVISORS = (3.0, -7.0, 10.0, 49.0, 0.026, 1e-20, -1e15, 0.9999999)

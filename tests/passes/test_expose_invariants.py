@@ -13,9 +13,9 @@ from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.passes.loops.expose_invariants import expose_invariants
+from tests.ir.parser import parse
 
 BODY = """\
 kernel @k

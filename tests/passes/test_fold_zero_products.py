@@ -10,11 +10,11 @@ import pytest
 
 import octants as qd
 from octants.codegen.llvm.cpu import has_fused, host_target
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.arithmetic.fold_zero_products import fold_zero_products
 from tests.devices import tells_infinities
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

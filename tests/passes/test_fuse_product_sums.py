@@ -7,10 +7,10 @@ import pytest
 
 from octants.interpreter import run
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.sums.fuse_product_sums import fuse_product_sums
+from tests.ir.parser import parse
 
 LOOP = """\
 kernel @k

@@ -12,13 +12,13 @@ import pytest
 import octants as qd
 from octants.backends.cpu import CpuBackend
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.cooperation.sequence_work_items import sequence_work_items
 from octants.passes.sums import gather_sums
 from octants.target import Blocks
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.ir.parser import parse
 from tests.machines import pretend
 from tests.passes.test_pictures import pictures
 from tests.seeds import each_once

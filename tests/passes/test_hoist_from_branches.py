@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.code_motion.hoist_from_branches import MOST_WORK, hoist_from_branches
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

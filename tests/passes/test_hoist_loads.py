@@ -10,10 +10,10 @@ import pytest
 from octants.interpreter import run
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.code_motion.hoist_loads import hoist_loads
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

@@ -12,11 +12,11 @@ from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.loops.jam_loops import jam_loops
 from octants.target import LaneCosts, Vectors
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

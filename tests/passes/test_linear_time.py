@@ -13,11 +13,11 @@ import octants as qd
 from octants import pipeline
 from octants.codegen.llvm import nvptx
 from octants.codegen.llvm.gpu import compilation
-from octants.ir.parser import parse
 from octants.pass_context import Stage
 from octants.target import Blocks, Capabilities
 from tests.api.test_deep_programs import define
 from tests.devices import on_cpu
+from tests.ir.parser import parse
 
 SHAPES: dict[str, Callable[[int], list[str]]] = {
     "chain": lambda n: ["for j in range(i):", *["    v = qd.sin(v) * 0.9 + v * v"] * n],

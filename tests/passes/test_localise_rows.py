@@ -12,11 +12,11 @@ from octants.interpreter import run
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
 from octants.ir.ops import Load
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.storage.localise_rows import localise_rows
 from octants.target import LaneCosts, Vectors
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from octants.ir.cooperative_tasks import ALL_REGISTERS
-from octants.ir.parser import parse
 from octants.passes.tasks.mark_short_tasks import mark_short_tasks
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from octants.interpreter import run
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.passes.tasks.outline_tasks import outline_tasks
+from tests.ir.parser import parse
 
 
 def test_a_value_computed_between_two_loops_from_an_argument() -> None:

@@ -13,10 +13,10 @@ import pytest
 from octants import passes
 from octants.autodiff import forward, reverse
 from octants.autodiff.improve import loop_unswitching, narrow_counters, recorded_results
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.simplify import constant_folding_and_cse, dead_code
+from tests.ir.parser import parse
 
 
 def pictures(module: ModuleType) -> list[tuple[str, str]]:

@@ -10,12 +10,12 @@ import pytest
 
 import octants as qd
 from octants import driver, options
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.arithmetic.expand_powers import expand_powers
 from octants.passes.arithmetic.relax_divisions import relax_divisions
 from tests.devices import ARCH
+from tests.ir.parser import parse
 from tests.mathlib.compiled_functions import units
 
 EACH_ROOT = {"vulkan": 2.1, "cuda": 2.0}.get(ARCH, 1.7)

@@ -14,11 +14,11 @@ from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.array_aliasing import may_alias
 from octants.ir.core import ArrayRef, Companion, Value
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.sums.section_arrays import section_arrays
 from tests.devices import on_cpu
+from tests.ir.parser import parse
 
 STEPS, N = 6, 20
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.arithmetic.share_differences import share_differences
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

@@ -10,9 +10,9 @@ import pytest
 
 import octants as qd
 from octants import driver, options
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.passes.arithmetic.share_reciprocals import share_reciprocals
+from tests.ir.parser import parse
 
 
 @pytest.fixture(autouse=True)

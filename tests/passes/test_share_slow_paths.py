@@ -13,11 +13,11 @@ from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.passes.arithmetic import share_slow_paths as passes
 from octants.passes.arithmetic.share_slow_paths import MOST_FUNCTIONS, share_slow_paths
 from octants.passes.loops.unroll_loops import unroll_loops
+from tests.ir.parser import parse
 from tests.passes.test_unroll_loops import ANGLES, LOOP, wrong_from_far
 
 KERNEL = """\

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.code_motion.sink_stores import sink_stores
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

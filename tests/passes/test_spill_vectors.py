@@ -14,7 +14,6 @@ from octants.interpreter import run
 from octants.ir import component_access, ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Companion, Module, Space
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.pass_context import Stage
 from octants.passes.storage.spill_vectors import spill_vectors
@@ -23,6 +22,7 @@ from octants.target import Capabilities
 from tests.autodiff.random_ir import VectorGenerator, forward, inputs
 from tests.autodiff.reversing import differentiate
 from tests.devices import on_cpu
+from tests.ir.parser import parse
 from tests.seeds import counts
 
 LONG = component_access.LONG

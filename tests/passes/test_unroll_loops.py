@@ -15,7 +15,6 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import copy_module
 from octants.ir.core import Block, Companion, Module
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.mathlib.fast_by_estimates import FAR
 from octants.passes.loops.unroll_loops import unroll_loops
@@ -23,6 +22,7 @@ from octants.types.scalars import f32
 from tests.autodiff.random_ir import forward, inputs
 from tests.autodiff.reversing import differentiate
 from tests.autodiff.test_whole_blocks import ManyLoops
+from tests.ir.parser import parse
 from tests.seeds import counts
 
 LOOP = """\

@@ -13,11 +13,11 @@ from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Block, Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.loops.unroll_shared_sums import unroll_shared_sums
 from octants.target import ALWAYS, NEVER, Target, Vectors
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

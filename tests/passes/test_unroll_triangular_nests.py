@@ -10,10 +10,10 @@ import pytest
 import octants as qd
 from octants.ir import ops
 from octants.ir.core import Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.passes.loops import unroll_triangular_nests as unrolling
 from tests.codegen.on_emulated_gpu import emulated_gpu
+from tests.ir.parser import parse
 
 ITEMS = 5
 

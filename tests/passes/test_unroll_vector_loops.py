@@ -11,9 +11,9 @@ from octants.interpreter import run
 from octants.ir import ops
 from octants.ir.cloning import copy_module
 from octants.ir.core import Module, Space
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.passes.loops.unroll_vector_loops import unroll_vector_loops
+from tests.ir.parser import parse
 
 KERNEL = """\
 kernel @k

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from octants.interpreter import run
-from octants.ir.parser import parse
 from octants.simplify import simplify
+from tests.ir.parser import parse
 
 TEXT = """
 kernel @k

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from octants.ir import ops
-from octants.ir.parser import parse
 from octants.simplify.dead_code import prune
+from tests.ir.parser import parse
 
 NEVER_PUSHED = """\
 kernel @k

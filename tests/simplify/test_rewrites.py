@@ -14,9 +14,9 @@ import pytest
 
 from octants.interpreter import run
 from octants.ir.cloning import copy_module
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.simplify import simplify
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

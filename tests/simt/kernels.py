@@ -9,7 +9,6 @@ import numpy as np
 from octants import interpreter
 from octants.frontend.build import build
 from octants.ir.core import Companion, Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.pipeline import Stage, finish, lower
@@ -21,6 +20,7 @@ from octants.types.specialisation_signature import (
     ScalarType,
     TemplateValue,
 )
+from tests.ir.parser import parse
 
 
 def type_of(x: Any) -> ArgumentType:

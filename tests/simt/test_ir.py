@@ -10,7 +10,6 @@ from octants.analysis.control_flow.uniformity import Uniformity
 from octants.block_interpreter import Divergence
 from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.ir.core import InvalidIR, Module
-from octants.ir.parser import parse
 from octants.ir.printer import to_text
 from octants.ir.verifier import verify
 from octants.passes.checks.check_bounds import check_bounds
@@ -19,6 +18,7 @@ from octants.passes.sums.fix_summation_order import fix_summation_order
 from octants.passes.sums.sum_in_registers import sum_in_registers
 from octants.pipeline import Stage, serialise
 from octants.simplify import simplify
+from tests.ir.parser import parse
 
 HEAD = """\
 kernel @k

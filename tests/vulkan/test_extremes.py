@@ -12,7 +12,7 @@ import pytest
 import octants as qd
 from octants.codegen.spirv.compile import compile_module
 from octants.codegen.spirv.opcodes import Ext
-from octants.ir.parser import parse
+from tests.ir.parser import parse
 from tests.vulkan import compiled, disassembly
 
 NUMBERS = (0.0, -0.0, 1.0, -1.5, 1e-30, 3e38, np.inf, -np.inf, np.nan)

@@ -6,11 +6,11 @@ import pytest
 
 from octants.codegen.spirv.compile import compile_module
 from octants.codegen.spirv.module_builder import Assembly
-from octants.ir.parser import parse
 from octants.ir.verifier import verify
 from octants.target import Blocks, Target
 from octants.types.scalars import DType
 from tests.golden_files import check_golden
+from tests.ir.parser import parse
 from tests.vulkan.disassembly import to_text
 from tests.vulkan.validation import check
 

@@ -10,10 +10,10 @@ import pytest
 
 from octants.codegen.spirv.compile import compile_module
 from octants.ir.core import Module, Space
-from octants.ir.parser import parse
 from octants.passes.loops.unroll_shared_sums import unroll_shared_sums
 from octants.target import Target
 from tests.codegen.test_nvptx import OUTER_PRODUCTS
+from tests.ir.parser import parse
 from tests.vulkan import compiled, disassembly
 from tests.vulkan.test_vector_loads import Shifted
 

@@ -1,4 +1,4 @@
-"""The text form of a module. `ir.parser` reads it back; the two agree exactly.
+"""The text form of a module, which says all of it: tests read it back (`tests/ir/parser.py`).
 
 ::
 
