@@ -56,6 +56,17 @@ NAMES = """
     assert quadrants.types.primitive_types.f32 is octants.f32
     assert octants.types.__spec__.name == "octants.types"
     assert qd.algorithms.sort is sort
+    for name in dir(octants):
+        if not name.startswith("_") and name not in ("init", "jax", "lang", "reset", "torch"):
+            assert getattr(qd, name) is getattr(octants, name), name
+            assert name in dir(qd), name
+    import quadrants.tools.np2ply
+    from quadrants.lang.exception import QuadrantsTypeError
+    from quadrants.linalg import SparseMatrixBuilder
+    from quadrants._snode.fields_builder import FieldsBuilder
+    assert quadrants.tools.np2ply.PLYWriter is octants.tools.PLYWriter
+    assert QuadrantsTypeError is octants.OctantsTypeError
+    assert SparseMatrixBuilder is qd.linalg.SparseMatrixBuilder
     try:
         import quadrants.lang.nowhere
     except ModuleNotFoundError as error:

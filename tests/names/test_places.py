@@ -27,8 +27,11 @@ NAMES = {
     "types.annotations": "template sparse_matrix_builder",
     "ad._ad": "Tape FwdMode grad_for",
     "algorithms._algorithms": "parallel_sort PrefixSumExecutor",
+    "linalg.sparse_cg": "SparseCG",
     "linalg.sparse_solver": "SparseSolver",
     "tools.image": "imread imwrite",
+    "tools.np2ply": "PLYWriter",
+    "tools.vtk": "write_vtk",
     "ui.camera": "Camera",
     "ui.constants": "LMB",
 }

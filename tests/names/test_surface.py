@@ -56,7 +56,7 @@ DIFFERENCES = {
     "qd.types.*.to_dlpack*": "of the annotation; arrays have it",
     "qd.*.subscript*": "how that compiler indexes",
     "qd.QuadrantsRuntimeTypeError.get*": "how that compiler words an error",
-    "qd.tools.PLYWriter.print_header*": "a part of `export`",
+    "qd.tools.*PLYWriter.print_header*": "a part of `export`",
     "qd.simt.block.make_expr_group*": "a helper of that compiler",
     "qd.simt.block.quadrants_scope*": "a helper of that compiler",
     "qd.init(*": "options but the first three have to be named; `_test_mode` is private",

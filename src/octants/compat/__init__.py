@@ -25,15 +25,6 @@ from octants.diagnostics.launch_errors import QuadrantsIsImported
 __all__ = ["install", "is_installed"]
 
 _NAME = "quadrants"
-_ELSEWHERE = {
-    "quadrants.ad": "octants.ad",
-    "quadrants.algorithms": "octants.algorithms",
-    "quadrants.interop": "octants.interop",
-    "quadrants.lang.simt": "octants.lang.simt",
-    "quadrants.math": "octants.lang.math",
-    "quadrants.types": "octants.types",
-}
-"""Modules that Octants has itself. Those of ``octants.compat.quadrants`` are not listed."""
 
 
 class QuadrantsFinder(MetaPathFinder, Loader):
@@ -70,18 +61,14 @@ class QuadrantsFinder(MetaPathFinder, Loader):
 
 def _find(name: str) -> str | None:
     """The name of the module of Octants that answers a name of Quadrants; None if none does."""
-    parts = name.split(".")
-    for count in range(len(parts), 0, -1):
-        start = ".".join(parts[:count])
-        if start in _ELSEWHERE:
-            ours = ".".join((_ELSEWHERE[start], *parts[count:]))
-            break
-    else:
-        ours = f"octants.compat.{name}"
-    try:
-        return None if importlib.util.find_spec(ours) is None else ours
-    except ModuleNotFoundError:  # what should hold it is no package
-        return None
+    below = name.partition(".")[2]
+    for ours in (f"octants.compat.{name}", f"octants.{below}"):
+        try:
+            if importlib.util.find_spec(ours) is not None:
+                return ours
+        except ModuleNotFoundError:  # what should hold it is no package
+            pass
+    return None
 
 
 def install() -> None:

@@ -33,8 +33,6 @@ ADVICE: dict[str, str] = {
     "types.buffer_view_type": "annotate the parameter with `qd.BufferView[qd.f32]`",
     **dict.fromkeys(("_lib.core.*", "_kernels"), _PRIVATE),
     **dict.fromkeys(("clock_counter", "clock_freq_hz"), _CLOCKS),
-    "tools.vtk": "call `qd.tools.write_vtk`",
-    "tools.np2ply": "use `qd.tools.PLYWriter`",
     "tools.diagnose": "run `python -m octants info`",
     **{
         name: f"it is `qd.ad.{name}`"
@@ -120,8 +118,8 @@ PLACES = {
         ),
         "octants.ad": ("ad._ad",),
         "octants.algorithms": ("algorithms._algorithms",),
-        "octants.linalg": ("linalg.matrixfree_cg", "linalg.sparse_solver"),
-        "octants.tools": ("tools.image",),
+        "octants.linalg": ("linalg.matrixfree_cg", "linalg.sparse_cg", "linalg.sparse_solver"),
+        "octants.tools": ("tools.image", "tools.np2ply", "tools.vtk"),
         "octants.types": ("types.annotations", "types.compound_types", "types.ndarray_type"),
         "octants.ui": ("ui.camera", "ui.canvas", "ui.constants", "ui.utils"),
     }.items()

@@ -35,3 +35,11 @@ def reset() -> None:  # type: ignore[no-redef]
     """End all arrays: see `octants.reset`."""
     impl.get_runtime().clear()
     octants.reset()
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(octants, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(octants)})
