@@ -663,6 +663,81 @@ def test_a_replaced_gradient_sees_each_array_as_its_call_left_it() -> None:
         assert y.tolist() == left_y.tolist()
 
 
+@qd.kernel
+def write_rows(x: qd.Tensor, begin: qd.i32, end: qd.i32, value: qd.f64):
+    for i, j in qd.ndrange((begin, end), x.shape[1]):
+        x[i, j] = value + 10 * i + j
+
+
+@qd.kernel
+def read_rows(x: qd.Tensor, begin: qd.i32, end: qd.i32, loss: qd.Tensor):
+    for i, j in qd.ndrange((begin, end), x.shape[1]):
+        loss[None] += x[i, j] ** 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_replaced_gradients_see_all_rows_whatever_rows_they_and_others_write(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    make = [qd.field, qd.ndarray][seed % 2]
+    x, y, loss = (make(qd.f64, shape=s, needs_grad=True) for s in ((6, 3), (6, 3), ()))
+    seen, after = [], []
+
+    def scribble() -> None:
+        for array in (x, y):
+            if rng.random() < 0.7:
+                begin = rng.integers(6)
+                write_rows(array, begin, rng.integers(begin, 7), rng.random())
+            if rng.random() < 0.3:
+                array[int(rng.integers(6)), 1] = rng.random()
+            if rng.random() < 0.1:
+                array.fill(rng.random())
+
+    @qd.ad.grad_replaced
+    def call() -> None:
+        scribble()
+        for array in (x, y):  # what a call accesses is restored
+            read_rows(array, 0, 0, loss)
+
+    @qd.ad.grad_for(call)
+    def gradient() -> None:
+        seen.append((x.to_numpy(), y.to_numpy()))
+        scribble()
+
+    with qd.ad.Tape(loss=loss):
+        for _ in range(12):
+            call()
+            after.append((x.to_numpy(), y.to_numpy()))
+            if rng.random() < 0.5:
+                begin = rng.integers(6)
+                end = rng.integers(begin, 7)
+                read_rows(x, begin, end, loss)
+            if rng.random() < 0.5:
+                scribble()
+        left = x.to_numpy(), y.to_numpy()
+        read_rows(x, 0, 6, loss)
+    for one, other in zip(reversed(seen), after, strict=True):
+        assert [a.tolist() for a in one] == [a.tolist() for a in other]
+    assert [x.to_numpy().tolist(), y.to_numpy().tolist()] == [a.tolist() for a in left]
+
+
+def test_a_replaced_gradient_costs_copies_of_the_rows_that_its_call_writes() -> None:
+    x, loss = qd.field(qd.f64, shape=(100, 8)), qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.ad.grad_replaced
+    def call(row: int) -> None:
+        write_rows(x, row, row + 1, 1.0)
+
+    @qd.ad.grad_for(call)
+    def gradient(row: int) -> None:
+        assert x[row, 0] == 1.0 + 10 * row and x[row + 1, 0] == 0.0
+        write_rows(x, row, row + 1, 2.0)
+
+    with qd.ad.Tape(loss=loss) as tape:
+        for row in range(50):
+            call(row)
+    assert tape.snapshot_bytes <= 50 * 8 * 8
+
+
 def test_kernels_with_returns_and_scalar_arguments(w: World) -> None:
     @qd.kernel
     def advance(x: qd.Tensor, dt: qd.f64, n: qd.i32) -> qd.f64:

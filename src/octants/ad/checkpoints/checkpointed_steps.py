@@ -13,7 +13,7 @@ from octants.ad.checkpoints.checkpoint_snapshots import Snapshots
 from octants.ad.checkpoints.step_repeatability import Trace
 from octants.ad.overwrites.overwrite_ledger import SavedPart
 from octants.ad.tapes.tape import Tape
-from octants.analysis.indices.index_ranges import Accessed, ArrayRegion
+from octants.analysis.indices.index_ranges import ArrayRegion
 from octants.data.host_access_events import HostWrite
 from octants.deferred_import import Deferred
 from octants.diagnostics.checkpoint_errors import (
@@ -59,14 +59,6 @@ class StepKernel:
         self.memories: Mapping[int, TapedMemory] | None = None
         if all(array.space is not Space.NDARRAY for array in specialisation.arrays):
             self.memories = memories_of(specialisation, ())
-        self._regions = specialisation.regions
-
-    def accessed(self, arguments: tuple[Any, ...]) -> Mapping[int, Accessed]:
-        """The elements that a launch accesses, by position of the array."""
-        try:
-            return self._regions(*arguments)
-        except Exception:  # wrong arguments; the launch itself says what is wrong
-            return {}
 
 
 def _writes_gradients(module: Module) -> bool:
@@ -121,7 +113,7 @@ class StepRunner:
             if memory.key in whole and (self.tape is None or memory.key in self._ended):
                 continue
             if accessed is None:
-                accessed = kernel.accessed(arguments)
+                accessed = specialisation.accessed(arguments)
             region = accessed[position].written if position in accessed else None
             self._before_write(memory, region, specialisation.signature.kernel)
         if self.tape is None or has_distinct_arrays(specialisation, arguments):

@@ -470,20 +470,24 @@ class OverwriteLedger:
     def _restore(self, content: Content) -> None:
         """Restore a content, and before it the contents that it is based on, as far as needed."""
         chain = [content]
-        while chain[-1].base is not None and self._missing(chain[-1]) is _Missing.ALL:
+        needed = [content.region]
+        while chain[-1].base is not None and self._missing(chain[-1], needed[-1]) is _Missing.ALL:
+            needed.append(chain[-1].left)
             chain.append(chain[-1].base)
-        for each in reversed(chain):
-            missing = self._missing(each)
+        for each, region in zip(reversed(chain), reversed(needed), strict=True):
+            missing = self._missing(each, region)
             if missing is not _Missing.NOTHING:
+                has_all = region == each.region
+                self.note_change(each.memory, each.region, each if has_all else None)
                 self._put(each, left=missing is _Missing.ALL and each.base is None)
 
-    def _missing(self, content: Content) -> _Missing:
-        """The part of a content that is not in its memory."""
+    def _missing(self, content: Content, needed: ArrayRegion) -> _Missing:
+        """The part of the needed region of a content that is not in its memory."""
         changed: list[ArrayRegion] = []
         for region, holder in reversed(self._changed.get(content.memory.key, ())):
             if holder is content:
                 break
-            if intersect(region, content.region):
+            if intersect(region, needed):
                 changed.append(region)
         else:
             if changed or not content.live:
@@ -499,7 +503,6 @@ class OverwriteLedger:
     def _put(self, content: Content, *, left: bool) -> None:
         """Copy the pieces of a content to its memory; with ``left``, the rest of it as well."""
         memory = content.memory
-        self.note_change(memory, content.region, content)
         observation = self.observation
         if left and content.left != ():
             if observation is not None:
@@ -541,11 +544,14 @@ class OverwriteLedger:
             entries[:] = [(None, None)]
         entries.append((region, holder))
 
-    def note_change_if_known(self, memory: TapedMemory) -> None:
+    def note_change_if_known(
+        self, memory: TapedMemory, region: ArrayRegion, *, by_host: bool
+    ) -> None:
         """The same for a write of a custom gradient; unregistered arrays stay changed."""
         self._resolve_for(memory)
         if self._knows(memory):
-            self.note_change(memory)
+            self.note_change(memory, region)
+            self._live[memory.key].host_writes.count += by_host
 
     def knows(self, memory: TapedMemory) -> bool:
         """Whether an array may hold what is needed, or overlaps with one that may."""

@@ -74,6 +74,7 @@ from octants.launch.gradients.taped_memory import (
     memory_of,
     memory_of_write,
     region_of_write,
+    written_regions,
 )
 from octants.launch.persistent_storage import PersistentStorage
 from octants.launch.specialisation import HeldFields, Specialisation
@@ -861,7 +862,8 @@ class Tape:
         with self._lock:
             if self._guard is not None:  # the body has ended meanwhile
                 return self._guard.launch(specialisation, arguments)
-            writes = [(memories[position], None) for position in specialisation.written]
+            self._held[specialisation] = specialisation.holding()
+            writes = written_regions(specialisation, arguments, memories)
             if not self._is_foreign_to([memory for memory, _ in writes]):
                 self._diverge()
                 self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)

@@ -6,7 +6,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octants.analysis.indices.index_ranges import LARGEST_INDEX, ArrayRegion, IndexRanges, common
+from octants.analysis.indices.index_ranges import (
+    LARGEST_INDEX,
+    ArrayRegion,
+    IndexRanges,
+    common,
+    tidy,
+)
 from octants.data.array_base import Tensor
 from octants.data.host_access_events import HostWrite
 from octants.data.tape_array_protocol import StoredArray
@@ -285,6 +291,21 @@ def _find_memories(
         for position, array in enumerate(specialisation.arrays)
         if array.space in CALLERS_SPACES
     }
+
+
+def written_regions(
+    specialisation: Specialisation,
+    arguments: tuple[Any, ...],
+    memories: Mapping[int, TapedMemory],
+) -> list[tuple[TapedMemory, ArrayRegion]]:
+    """The arrays that a launch writes, with the region of each; None for all of it."""
+    accessed = specialisation.accessed(arguments)
+    regions = []
+    for position in specialisation.written:
+        memory = memories[position]
+        region = tidy(accessed[position].written) if position in accessed else None
+        regions.append((memory, None if memory.covers(region) else region))
+    return regions
 
 
 def memory_at(
