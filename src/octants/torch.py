@@ -40,10 +40,12 @@ from octants.types.specialisation_signature import ScalarType
 
 if TYPE_CHECKING:
     import torch
+    from torch.autograd import forward_ad
     from torch.overrides import TorchFunctionMode
     from torch.utils._pytree import tree_leaves, tree_map
 else:
     torch = import_optional("torch", "torch")
+    from torch.autograd import forward_ad
     from torch.overrides import TorchFunctionMode
     from torch.utils._pytree import tree_leaves, tree_map
 
@@ -283,21 +285,23 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         ctx.set_materialize_grads(False)
         is_single = isinstance(ctx.step, Step)
         ctx.read_again = read_again(ctx.step.function.function) if is_single else None
-        exact = (each for each in output if each is not None and not each.is_floating_point())
-        ctx.mark_non_differentiable(*exact)
+        exact = [each for each in output if each is not None and not each.is_floating_point()]
+        if exact:
+            ctx.mark_non_differentiable(*exact)
 
     @staticmethod
     def backward(ctx: Any, *adjoints: Any) -> Any:
         needed = ctx.needs_input_grad[1:]
-        if all(each is None for each in adjoints):
+        adjoints = adjoints[: len(ctx.step.outputs)]
+        present = [each is not None for each in adjoints]
+        if not any(present):
             return (None,) * (1 + len(needed))
         number = (False,) * ctx.has_number
-        adjoints = adjoints[: len(ctx.step.outputs)]
-        derivative = ctx.step.pullback((*needed, *number), [each is not None for each in adjoints])
+        derivative = ctx.step.pullback((*needed, *number), present)
         found = iter(_apply(derivative, adjoints, ctx.saved_tensors))
         if ctx.read_again is not None:
             ctx.read_again.check()
-        return (None, *(next(found) if is_needed else None for is_needed in needed))
+        return (None, *[next(found) if is_needed else None for is_needed in needed])
 
     @staticmethod
     def jvp(ctx: Any, *given: Any) -> Any:
@@ -363,7 +367,7 @@ def _is_recorded(tensors: Sequence[Any]) -> bool:
     """Whether torch records what a program does, or passes tensors with rules of their own."""
     if torch._C._len_torch_dispatch_stack():
         return True
-    return any(type(each).__torch_dispatch__ is not _HAS_NO_RULE for each in tensors)
+    return any([type(each).__torch_dispatch__ is not _HAS_NO_RULE for each in tensors])
 
 
 def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -420,10 +424,11 @@ _MOST_REPEATED = 64
 def _called_by_address(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
     """The outputs of a step; None if it must be evaluated."""
     device = driver.device()
-    pairs = zip(step.inputs, tensors, strict=True)
-    tensors = [each.contiguous() if role.kind == "a" else each for role, each in pairs]
+    if step.kind != "value":
+        pairs = zip(step.inputs, tensors, strict=True)
+        tensors = [each.contiguous() if role.kind == "a" else each for role, each in pairs]
     is_here = _is_on_host if device.shares_memory else _is_on_gpu
-    if not tensors or not all(is_here(each, device) for each in tensors):
+    if not tensors or not all([is_here(each, device) for each in tensors]):
         return None
     try:
         repeated = _repeated(step, tensors)
@@ -479,7 +484,7 @@ def _repeated(
 
 def _is_on_host(tensor: Any, _: Any) -> bool:
     """Whether the elements of a tensor are in the memory of the host as a kernel wants them."""
-    return tensor.device.type == "cpu" and _is_row_major(tensor)
+    return tensor.is_cpu and _is_row_major(tensor)
 
 
 def _is_on_gpu(tensor: Any, device: Any) -> bool:
@@ -547,6 +552,35 @@ for _kind in (_Node, _BatchedNode):  # torch asks for the signature at each call
     _kind.forward.__signature__ = inspect.signature(_kind.forward)  # type: ignore[attr-defined]
 
 
+class _PlainNode(_Node):
+    """The same outside of the transformations of ``torch.func``, where torch does less."""
+
+    @staticmethod
+    def forward(ctx: Any, step: Step, *tensors: Any) -> Any:  # type: ignore[override]
+        found = _Node.forward(step, *tensors)
+        _Node.setup_context(ctx, (step, *tensors), found)
+        return found
+
+    setup_context = torch.autograd.Function.setup_context
+
+
+_is_transformed = torch._C._are_functorch_transforms_active
+
+
+def _called(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of a step, with their derivatives where torch wants any."""
+    found: tuple[Any, ...]
+    if _is_transformed():
+        found = _Node.apply(step, *tensors)
+    elif forward_ad._current_level >= 0 or (
+        torch.is_grad_enabled() and any([each.requires_grad for each in tensors])
+    ):
+        found = _PlainNode.apply(step, *tensors)
+    else:
+        found = _Node.forward(step, *tensors)
+    return found
+
+
 def _stacked(results: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     """The results for each element of a batch, stacked; None for what has no derivative."""
     return tuple(
@@ -556,8 +590,7 @@ def _stacked(results: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 
 def _apply(derivative: Derivative, directions: Any, tensors: Any) -> tuple[Any, ...]:
     """The results of a derivative of a step, as a step of torch."""
-    found: tuple[Any, ...] = _Node.apply(derivative.step, *derivative.inputs(directions, tensors))
-    return found
+    return _called(derivative.step, derivative.inputs(directions, tensors))
 
 
 def function(
@@ -609,10 +642,12 @@ def function(
     made = ArrayFunction(kernel, out, inout, _TorchArrays())
 
     def call(*arguments: Any, **named: Any) -> Any:
-        bound = {name: _number(each) for name, each in made.bind(arguments, named).items()}
-        tensors = {name: each for name, each in bound.items() if isinstance(each, torch.Tensor)}
-        step = value_step(made, bound, list(tensors))
-        results = _Node.apply(step, *tensors.values())[: len(step.outputs)]
+        bound = made.bind(arguments, named)
+        names = [name for name, each in bound.items() if isinstance(each, torch.Tensor)]
+        if len(names) < len(bound):
+            bound = {name: _number(each) for name, each in bound.items()}
+        step = value_step(made, bound, names)
+        results = _called(step, [bound[name] for name in names])[: len(step.outputs)]
         return results[0] if len(results) == 1 else results
 
     untraced = torch.compiler.disable(call)  # where a program calls it outside of a graph

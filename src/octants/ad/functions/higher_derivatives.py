@@ -24,6 +24,7 @@ the kind n, and draw the same.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -118,8 +119,7 @@ class Step:
     @property
     def kind(self) -> str:
         """The row of the table above."""
-        kinds = "".join(sorted({role.kind for role in self.inputs} - {"x", "n"}))
-        return _KINDS.get(kinds, "second")
+        return _kind_of(self.inputs)
 
     def with_library(self, library: ArrayLibrary) -> Step:
         """The same step for the arrays of another library."""
@@ -147,8 +147,7 @@ class Step:
         Raises:
             OctantsRuntimeError: the step has no derivative.
         """
-        outputs = [role for role, counts in zip(self.inputs, needed, strict=True) if counts]
-        return self._derivative(_PULLBACK, self.outputs, present, outputs)
+        return self._derivative("pullback", needed, present)
 
     def pushforward(self, present: Sequence[bool]) -> Derivative:
         """The tangents of the outputs, for tangents of the inputs that are `present`.
@@ -156,9 +155,7 @@ class Step:
         Raises:
             OctantsRuntimeError: the step has no derivative.
         """
-        varies = {role.kind for role, counts in zip(self.inputs, present, strict=True) if counts}
-        table = _PUSHFORWARD if "x" in varies else _LINEAR
-        return self._derivative(table, self.inputs, present, self.outputs)
+        return self._derivative("pushforward", (), present)
 
     def transposed(self, linear: Sequence[bool], present: Sequence[bool]) -> Derivative:
         """The same as `pullback` by inputs in which the step is linear, whose values are unknown.
@@ -166,31 +163,14 @@ class Step:
         Raises:
             OctantsRuntimeError: the step has no derivative.
         """
-        outputs = [role for role, counts in zip(self.inputs, linear, strict=True) if counts]
-        return self._derivative(_TRANSPOSED, self.outputs, present, outputs)
+        return self._derivative("transposed", linear, present)
 
-    def _derivative(
-        self,
-        table: Mapping[str, _Rules],
-        varying: Sequence[Role],
-        present: Sequence[bool],
-        outputs: Sequence[Role],
-    ) -> Derivative:
-        rules = table.get(self.kind)
-        if rules is None:
+    def _derivative(self, by: str, needed: Sequence[bool], present: Sequence[bool]) -> Derivative:
+        found = _derived_roles(by, self.inputs, self.outputs, tuple(needed), tuple(present))
+        if found is None:
             raise NoThirdDerivative(self.function.name, *_MISSING[self.kind]).at()
-        found: list[tuple[Role, tuple[bool, int]]] = []
-        for position, (role, counts) in enumerate(zip(varying, present, strict=True)):
-            if counts:
-                found.append((Role(rules.directions[role.kind], role.name), (True, position)))
-        for position, role in enumerate(self.inputs):
-            kind = role.kind if role == NUMBER else rules.inputs.get(role.kind)
-            if kind is not None:
-                found.append((Role(kind, role.name), (False, position)))
-        gives = tuple(Role(rules.outputs[role.kind], role.name) for role in outputs)
-        inputs = tuple(role for role, _ in found)
-        step = Step(self.function, self.constants, inputs, gives)
-        return Derivative(step, tuple(source for _, source in found))
+        inputs, outputs, sources = found
+        return Derivative(Step(self.function, self.constants, inputs, outputs), sources)
 
     def output_shapes(self, inputs: Sequence[Shaped]) -> list[Shaped]:
         """The shapes and dtypes of the outputs, for those of the inputs."""
@@ -308,6 +288,58 @@ class Step:
         return library.of_number(value, library.zeros(Shaped((), kind.numpy), ()))
 
 
+@functools.lru_cache(1024)
+def _kind_of(inputs: tuple[Role, ...]) -> str:
+    """The row of the table for a step with certain inputs."""
+    kinds = "".join(sorted({role.kind for role in inputs} - {"x", "n"}))
+    return _KINDS.get(kinds, "second")
+
+
+@functools.lru_cache(1024)
+def _derived_roles(
+    by: str,
+    inputs: tuple[Role, ...],
+    outputs: tuple[Role, ...],
+    needed: tuple[bool, ...],
+    present: tuple[bool, ...],
+) -> tuple[tuple[Role, ...], tuple[Role, ...], tuple[tuple[bool, int], ...]] | None:
+    """The inputs and outputs of a derivative, and the sources of the inputs; None if there is none.
+
+    Args:
+        by: the method of `Step` that asks.
+        inputs: those of the step.
+        outputs: those of the step.
+        needed: whether there is a gradient, by each input.
+        present: whether there is a direction, for each output or, in a pushforward, each input.
+    """
+    varying, gives = outputs, tuple(role for role, n in zip(inputs, needed, strict=False) if n)
+    table = _PULLBACK if by == "pullback" else _TRANSPOSED
+    if by == "pushforward":
+        varying, gives = inputs, outputs
+        varies = {role.kind for role, counts in zip(inputs, present, strict=True) if counts}
+        table = _PUSHFORWARD if "x" in varies else _LINEAR
+    rules = table.get(_kind_of(inputs))
+    if rules is None:
+        return None
+    found: list[tuple[Role, tuple[bool, int]]] = []
+    for position, (role, counts) in enumerate(zip(varying, present, strict=True)):
+        if counts:
+            found.append((Role(rules.directions[role.kind], role.name), (True, position)))
+    for position, role in enumerate(inputs):
+        kind = role.kind if role == NUMBER else rules.inputs.get(role.kind)
+        if kind is not None:
+            found.append((Role(kind, role.name), (False, position)))
+    given, sources = zip(*found, strict=True) if found else ((), ())
+    return given, tuple(Role(rules.outputs[each.kind], each.name) for each in gives), sources
+
+
+@functools.lru_cache(1024)
+def _roles_of_value(names: tuple[str, ...], results: int) -> tuple[tuple[Role, ...], ...]:
+    """The inputs and outputs of a value."""
+    inputs = tuple(Role("x", name) for name in names)
+    return inputs, tuple(Role("f", k) for k in range(results))
+
+
 def value_step(function: ArrayFunction, bound: Mapping[str, Any], names: Sequence[str]) -> Step:
     """The value of a function, of the arguments with some names; the others are constants.
 
@@ -318,7 +350,4 @@ def value_step(function: ArrayFunction, bound: Mapping[str, Any], names: Sequenc
         problem = "names no result, nor does `inout`: name the parameters that it writes"
         raise WrongOutput(function.name, "out", problem).at()
     constants = {name: value for name, value in bound.items() if name not in names}
-    inputs = tuple(Role("x", name) for name in names)
-    return Step(
-        function, constants, inputs, tuple(Role("f", k) for k in range(len(function.results)))
-    )
+    return Step(function, constants, *_roles_of_value(tuple(names), len(function.results)))
