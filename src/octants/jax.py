@@ -21,8 +21,9 @@ from octants.ad.array_libraries.device_array_library import DeviceArray, DeviceA
 from octants.ad.array_libraries.numpy_array_library import NumpyArrays
 from octants.ad.functions.array_function import ArrayFunction
 from octants.ad.functions.batched_steps import BatchedStep
-from octants.ad.functions.calls_by_address import RepeatedStep
-from octants.ad.functions.higher_derivatives import Derivative, Step, value_step
+from octants.ad.functions.calls_by_address import RepeatedStep, may_read_fields
+from octants.ad.functions.field_checks import take_time
+from octants.ad.functions.higher_derivatives import TIME, Derivative, Step, value_step
 from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data import current_runtime
 from octants.data.dlpack_import import from_dlpack
@@ -159,6 +160,8 @@ _ON_GPUS = DeviceArrays()
 
 _step: Any = core.Primitive("octants")
 _step.multiple_results = True
+_time: Any = core.Primitive("octants_time")
+"""The time of a value, which its derivatives take: they are errors if fields have changed since."""
 
 
 def _bind(step: Step, arrays: Iterable[Any]) -> list[Any]:
@@ -269,6 +272,7 @@ def _runs_on_host() -> bool:
 
 def _lower_to_call(context: Any, *operands: Any, step: Step | BatchedStep) -> Any:
     """Let XLA call a step with pointers to its own memory."""
+    context, operands, step = _without_needless_time(context, operands, step)
     arguments, results = _layouts(context)
     by_address = _by_address(step, arguments, results)
 
@@ -296,6 +300,7 @@ def _lower_to_gpu_call(context: Any, *operands: Any, step: Step | BatchedStep) -
     """The same on a GPU, if kernels run there; otherwise XLA calls the step on the host."""
     if not _runs_on_gpus():
         return _lower_to_callback(context, *operands, step=step)
+    context, operands, step = _without_needless_time(context, operands, step)
     arguments, results = _layouts(context)
     on_gpu = step.with_library(_ON_GPUS)
     by_address = _by_address(on_gpu, arguments, results)
@@ -316,6 +321,51 @@ def _lower_to_gpu_call(context: Any, *operands: Any, step: Step | BatchedStep) -
         device.make_stream_wait(stream)
 
     return _custom_call(context, operands, xla_calls.XlaCall(run))
+
+
+def _without_needless_time(
+    context: Any, operands: tuple[Any, ...], step: Step | BatchedStep
+) -> tuple[Any, tuple[Any, ...], Step | BatchedStep]:
+    """The same step without the time of the value, if it reads no fields."""
+    if isinstance(step, BatchedStep) or TIME not in step.inputs:
+        return context, operands, step
+    position, bare = step.inputs.index(TIME), step.without_time()
+    kinds = [each for k, each in enumerate(context.avals_in) if k != position]
+    without = context.replace(avals_in=kinds)
+    if may_read_fields(bare, *_layouts(without)):
+        return context, operands, step
+    return without, operands[:position] + operands[position + 1 :], bare
+
+
+def _lower_time(context: Any) -> Any:
+    """Let XLA store the time."""
+
+    def run(frame: xla_calls.CallFrame) -> None:
+        _host_array(frame.results[0], (), np.dtype(np.int32))[...] = take_time()
+
+    return _custom_call(context, (), xla_calls.XlaCall(run))
+
+
+def _lower_time_on_gpu(context: Any) -> Any:
+    """The same on a GPU."""
+    if not _runs_on_gpus():
+        return _lower_time_to_callback(context)
+
+    kind = (), np.dtype(np.int32)
+
+    def run(frame: xla_calls.CallFrame) -> None:
+        stream = frame.stream()
+        device = current_runtime.runtime().devices.at(DeviceArray(frame.results[0], *kind).device)
+        device.wait_for_foreign(stream)
+        device.write(frame.results[0], np.array([take_time()], np.int32).view(np.uint8))
+        device.make_stream_wait(stream)
+
+    return _custom_call(context, (), xla_calls.XlaCall(run))
+
+
+def _time_by_callback() -> Any:
+    kind = jax.ShapeDtypeStruct((), np.int32)  # type: ignore[no-untyped-call]
+    return jax.pure_callback(lambda: np.array(take_time(), np.int32), kind)
 
 
 def _by_address(
@@ -386,6 +436,9 @@ def _pushforward(arrays: Any, tangents: Any, *, step: Step | BatchedStep) -> Any
             list(itertools.compress(tangents, present)),
         )
         return results, found
+    if step.kind == "value":
+        step, arrays = step.with_time(), [*arrays, _time.bind()]
+        present.append(False)
     found = _derive(step.pushforward(present), tangents, arrays)
     return results, [
         each
@@ -462,18 +515,23 @@ def _one_by_one(
 
 
 _lower_to_callback = mlir.lower_fun(_call_back, multiple_results=True)
+_lower_time_to_callback = mlir.lower_fun(_time_by_callback, multiple_results=False)
 _step.def_impl(_call_now)
 _step.def_abstract_eval(_shapes)
 ad.primitive_jvps[_step] = _pushforward
 ad.primitive_transposes[_step] = _transpose
 batching.primitive_batchers[_step] = _batch
 mlir.register_lowering(_step, _lower_to_callback)
+_time.def_impl(lambda: jax.numpy.asarray(take_time(), np.int32))
+_time.def_abstract_eval(lambda: jax.core.ShapedArray((), np.dtype(np.int32)))
+mlir.register_lowering(_time, _lower_time_to_callback)
 if getattr(jax, "__version_info__", (0,)) >= _FIRST_FOR_CALLS:
     _handler = jax.ffi.pycapsule(xla_calls.handler)  # type: ignore[no-untyped-call]
     # One interface writes the name of CUDA in capitals, the other does not.
-    for platform, xla_platform, lower in (
-        ("cpu", "cpu", _lower_to_call),
-        ("cuda", "CUDA", _lower_to_gpu_call),
+    for platform, xla_platform, lower, lower_time in (
+        ("cpu", "cpu", _lower_to_call, _lower_time),
+        ("cuda", "CUDA", _lower_to_gpu_call, _lower_time_on_gpu),
     ):
         jax.ffi.register_ffi_target(_TARGET, _handler, platform=xla_platform)
         mlir.register_lowering(_step, lower, platform=platform)
+        mlir.register_lowering(_time, lower_time, platform=platform)

@@ -24,7 +24,7 @@ from octants.ad.array_libraries.recycled_array_library import RecycledArrays
 from octants.ad.functions.array_function import ArrayFunction
 from octants.ad.functions.batched_steps import BatchedStep
 from octants.ad.functions.calls_by_address import RepeatedStep
-from octants.ad.functions.gradients_without_tape import read_again
+from octants.ad.functions.field_checks import DerivativeOf, now
 from octants.ad.functions.higher_derivatives import Derivative, Step, value_step
 from octants.ad.tapes.tape_losses import OuterLoss
 from octants.data.dlpack_import import from_dlpack
@@ -283,8 +283,7 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
-        is_single = isinstance(ctx.step, Step)
-        ctx.read_again = read_again(ctx.step.function.function) if is_single else None
+        ctx.time = now()
         exact = [each for each in output if each is not None and not each.is_floating_point()]
         if exact:
             ctx.mark_non_differentiable(*exact)
@@ -298,9 +297,8 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * (1 + len(needed))
         number = (False,) * ctx.has_number
         derivative = ctx.step.pullback((*needed, *number), present)
-        found = iter(_apply(derivative, adjoints, ctx.saved_tensors))
-        if ctx.read_again is not None:
-            ctx.read_again.check()
+        with DerivativeOf(ctx.time):
+            found = iter(_apply(derivative, adjoints, ctx.saved_tensors))
         return (None, *[next(found) if is_needed else None for is_needed in needed])
 
     @staticmethod
@@ -367,7 +365,7 @@ def _is_recorded(tensors: Sequence[Any]) -> bool:
     """Whether torch records what a program does, or passes tensors with rules of their own."""
     if torch._C._len_torch_dispatch_stack():
         return True
-    return any([type(each).__torch_dispatch__ is not _HAS_NO_RULE for each in tensors])
+    return any(type(each).__torch_dispatch__ is not _HAS_NO_RULE for each in tensors)
 
 
 def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -428,7 +426,7 @@ def _called_by_address(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...] | 
         pairs = zip(step.inputs, tensors, strict=True)
         tensors = [each.contiguous() if role.kind == "a" else each for role, each in pairs]
     is_here = _is_on_host if device.shares_memory else _is_on_gpu
-    if not tensors or not all([is_here(each, device) for each in tensors]):
+    if not tensors or not all(is_here(each, device) for each in tensors):
         return None
     try:
         repeated = _repeated(step, tensors)
@@ -573,7 +571,7 @@ def _called(step: Step, tensors: Sequence[Any]) -> tuple[Any, ...]:
     if _is_transformed():
         found = _Node.apply(step, *tensors)
     elif forward_ad._current_level >= 0 or (
-        torch.is_grad_enabled() and any([each.requires_grad for each in tensors])
+        torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     ):
         found = _PlainNode.apply(step, *tensors)
     else:

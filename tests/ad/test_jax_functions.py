@@ -484,3 +484,60 @@ def test_calls_within_a_shard_map() -> None:
 def test_keys_of_random_numbers_are_no_arguments() -> None:
     with pytest.raises(qd.OctantsCallError, match="OCT352.*`x` has dtype key"):
         squares(jax.random.split(jax.random.key(0), 3))
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled", "linearize", "alone", "unrelated"])
+@pytest.mark.parametrize("launches", [1, 2])
+def test_fields_that_change_between_call_and_derivative(how: str, launches: int) -> None:
+    """A derivative reads fields again, so it is an error if they have changed since the value."""
+    qd.init(arch=qd.cpu)
+    factor, other = (qd.field(qd.f32, shape=3) for _ in range(2))
+
+    @qd.kernel
+    def add_scaled(x: qd.types.ndarray(qd.f32, 1), y: qd.types.ndarray(qd.f32, 1)):
+        for i in x:
+            y[i] += factor[i] * x[i] * x[i]
+
+    @qd.kernel
+    def double(array: qd.template()):
+        for i in array:
+            array[i] *= 2.0
+
+    def add_several(x: Any, y: Any) -> None:
+        for _ in range(launches):
+            add_scaled(x, y)
+
+    function = qd.jax.function(add_scaled if launches == 1 else add_several, out={"y": "x"})
+    x, ones = jnp.array([1.0, 2.0, 3.0]), jnp.ones(3)
+    right = [2.0 * launches, 4.0 * launches, 6.0 * launches]
+    for change in (lambda: None, lambda: factor.fill(5.0), lambda: double(factor)):
+        factor.fill(1.0)
+        if how == "compiled":
+            _, pullback = jax.jit(lambda x: jax.vjp(function, x))(x)
+            derivative = lambda: jax.jit(lambda pullback, a: pullback(a))(pullback, ones)[0]  # noqa: B023,E731
+        elif how == "linearize":
+            _, pushforward = jax.linearize(function, x)
+            derivative = lambda: pushforward(ones)  # noqa: B023,E731
+        elif how == "alone":  # the value and the derivative are of one program
+            change()
+            factor.fill(1.0)
+            derivative = lambda: jax.jit(jax.grad(lambda x: function(x).sum()))(x)  # noqa: E731
+        else:
+            _, pullback = jax.vjp(function, x)
+            derivative = lambda: pullback(ones)[0]  # noqa: B023,E731
+        if how == "unrelated":
+            double(other)
+        elif how != "alone":
+            change()
+        if how in ("alone", "unrelated") or factor[0] == 1.0:
+            assert derivative().tolist() == right
+        else:
+            with pytest.raises(Exception, match="OCT371: `factor`"):
+                derivative()
+
+
+@shares_memory
+def test_compiled_gradients_without_fields_take_no_time_of_their_value() -> None:
+    gradient = jax.jit(jax.grad(lambda x: squares(x).sum()))
+    text = gradient.lower(X).compile().as_text()
+    assert text.count('custom_call_target="octants_step"') == 1

@@ -497,6 +497,66 @@ def test_fields_that_change_between_call_and_derivative():
     assert x.grad.tolist() == [4.0, 8.0, 12.0]
 
 
+@pytest.mark.parametrize("case", ["again", "other rows", "rewritten", "host", "kernel", "ndarray"])
+def test_fields_that_change_under_functions_of_several_kernels(case: str) -> None:
+    qd.init(arch=qd.cpu)
+    rows, between = qd.field(qd.f64, shape=(3, 3)), qd.field(qd.f64, shape=3)
+    own = qd.ndarray(qd.f64, 3)
+
+    @qd.kernel
+    def add_row(x: qd.types.ndarray(qd.f64, 1), t: qd.i32, y: qd.types.ndarray(qd.f64, 1)):
+        for i in x:
+            y[i] += rows[t, i] * x[i] * between[i]
+
+    @qd.kernel
+    def add_scaled(
+        x: qd.types.ndarray(qd.f64, 1),
+        by: qd.types.ndarray(qd.f64, 1),
+        y: qd.types.ndarray(qd.f64, 1),
+    ):
+        for i in x:
+            y[i] += by[i] * x[i]
+
+    @qd.kernel
+    def set_between():
+        for i in between:
+            between[i] = 2.0
+
+    @qd.kernel
+    def double():
+        for t, i in rows:
+            rows[t, i] *= 2.0
+
+    def launches(x: Any, y: Any) -> None:
+        qd.ad.no_grad(set_between)()
+        add_row(x, 0, y)
+        add_row(x, 1, y)
+        add_scaled(x, own, y)
+
+    changes: dict[str, Any] = {
+        "again": lambda: function(x),
+        "other rows": lambda: rows.__setitem__((2, 0), 7.0),
+        "rewritten": lambda: between.fill(9.0),
+        "host": lambda: rows.__setitem__((1, 0), 7.0),
+        "kernel": double,
+        "ndarray": lambda: own.fill(5.0),
+    }
+    function = qd.torch.function(launches, out={"y": "x"})
+    x = tensor([1.0, 2.0, 3.0])
+    for _ in range(3):  # later tapes are repeated
+        rows.fill(1.0)
+        own.fill(3.0)
+        y = function(x)
+        changes[case]()
+        x.grad = None
+        if case in ("host", "kernel", "ndarray"):
+            with pytest.raises(qd.OctantsRuntimeError, match="OCT371"):
+                y.sum().backward()
+        else:
+            y.sum().backward()
+            assert x.grad.tolist() == [7.0, 7.0, 7.0]
+
+
 @on_cpu  # of launches that copy tensors to a GPU the arguments are not known later
 def test_other_rows_of_a_field_may_change_between_call_and_derivative():
     qd.init(arch=qd.cpu)

@@ -64,6 +64,8 @@ else:
 Array = np.ndarray[Any, Any]
 
 _identities = itertools.count(1)
+take_array_number = _identities.__next__
+"""A number that is larger than the `octants_number` of all arrays so far."""
 _SLICES = frozenset((slice, tuple, type(...)))  # the types of an index that may contain slices
 _SHOWN = 1 << 20  # elements of an array whose values `repr` reads
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.functions.array_function_signature import RETURNED, ArraySignature
+from octants.ad.functions.field_checks import begin, check_operands
 from octants.ad.functions.gradients_without_tape import reverse_launch
 from octants.ad.tangents import Tangents
 from octants.ad.tapes.batched_gradients import BatchedGradients
@@ -29,6 +30,7 @@ from octants.ad.tapes.batched_tape import BatchedTape
 from octants.ad.tapes.tape import Tape
 from octants.cached_property import cached_property
 from octants.data import current_runtime
+from octants.data.array_base import take_array_number
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.kernel_as_function_errors import (
     ComputedFromArgument,
@@ -196,7 +198,7 @@ class ArrayFunction(ArraySignature):
             with _tracking(run, given is not None), _around(run, duals, None) as context:
                 returned = self.function(*run.given.values())
             if tangents is not None:
-                _check_launches(run, context.launched(), active)
+                _check_launches(run, context.launched(), active, is_reversed=False)
             return run.evaluated(returned, duals, {})
 
 
@@ -228,6 +230,8 @@ def _reversed_without_tape(
     )
     if found is None:
         return None
+    launched = [(found.specialisation, found.arguments)]
+    check_operands(launched, run.first_number, run.is_own, is_reversed=True)
     gradients = found.gradients_of_numbers() if numbers else {}
     for name in wanted:
         if name not in numbers:
@@ -265,7 +269,7 @@ def _reversed(
     with tape:
         with _tracking(run, function.may_compute), _around(run, duals, tape):
             returned = function.function(*run.given.values())
-        _check_launches(run, tape.launched(), wanted)
+        _check_launches(run, tape.launched(), wanted, is_reversed=duals is None)
         for name in function.outputs:
             tape.untracked.check(memory_of(run.passed[name], name))
         if gradients is None:
@@ -300,20 +304,25 @@ def _check_launches(
     run: _Run,
     launched: Iterable[tuple[Specialisation, tuple[Any, ...]]],
     active: Sequence[str],
+    *,
+    is_reversed: bool,
 ) -> None:
-    """Raise an error if a launch makes the derivatives wrong.
+    """Raise an error if the launches make the derivatives wrong.
 
     Args:
         run: the arguments.
         launched: the launches.
         active: the arguments to differentiate by.
+        is_reversed: whether all derivatives are by reverse launches.
 
     Raises:
         OctantsRuntimeError: a kernel took what the library has computed from an active argument,
-            or took such an argument as a number, or wrote an input.
+            or took such an argument as a number, or wrote an input; or a field has changed since
+            the value was computed.
     """
-    function = run.function
+    function, launched = run.function, list(launched)
     names = run.names_of_inputs()
+    check_operands(launched, run.first_number, run.is_own, is_reversed=is_reversed)
     for specialisation, arguments in launched:
         kernel = specialisation.signature.kernel
         if function.may_compute and any(map(function.library.is_computed, arguments)):
@@ -358,7 +367,7 @@ class _Run:
     """The arguments of the function: arrays of the call, with gradients where they are active.
 
     `arrays` are those of the library, by the names of the parameters, `passed` what becomes of
-    them for a kernel, and `given` for the function.
+    them for a kernel, and `given` for the function. `first_number` is that of the first launch.
     """
 
     def __init__(
@@ -370,6 +379,7 @@ class _Run:
     ) -> None:
         self.function = function
         self.arrays = arrays
+        self.first_number, self._first_array = begin(), take_array_number()
         self._is_differentiated = adjoints is not None or bool(active)
         begins: dict[str, Any] = {}
         if adjoints is not None:
@@ -396,6 +406,14 @@ class _Run:
             for name, each in arrays.items()
             if name not in self.function.outputs and self.function.is_array(name, self.arrays[name])
         }
+
+    def is_own(self, array: Any) -> bool:
+        """Whether an ndarray is that of an array of the call, or was made within it."""
+        function = self.function
+        return array.octants_number >= self._first_array or any(
+            array is each and function.is_array(name, self.arrays[name])
+            for name, each in self.passed.items()
+        )
 
     def _argument(self, name: str, value: Any, adjoint: Any) -> Any:
         function = self.function

@@ -12,7 +12,7 @@ import numpy as np
 
 from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.functions.batched_directions import pull_back, push_forward
-from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
+from octants.ad.functions.higher_derivatives import Role, Step
 from octants.lazy_dataclass import dataclass
 
 _DIRECTIONS = {"pullback": "a", "pushforward": "t"}
@@ -76,7 +76,7 @@ class BatchedStep:
         """
         step = self.step
         given = dict(zip(step.inputs, values, strict=True))
-        with step.drawing_as(given.pop(NUMBER, None)):
+        with step.as_value(given):
             by_name = self._evaluate(given)
         return [self._as_array(role, by_name[role.name], given) for role in step.outputs]
 

@@ -22,15 +22,19 @@ from octants.ad.array_libraries.array_library_protocol import Shaped
 from octants.ad.array_libraries.recycled_array_library import RecycledArrays
 from octants.ad.functions.array_function import ONE_AT_A_TIME, ArrayFunction
 from octants.ad.functions.array_function_signature import RETURNED
+from octants.ad.functions.field_checks import check_operands, derivative_of
 from octants.ad.functions.gradients_without_tape import is_observed, kernel_of, reverse_of
-from octants.ad.functions.higher_derivatives import NUMBER, Role, Step
+from octants.ad.functions.higher_derivatives import NUMBER, TIME, Role, Step
+from octants.ad.functions.repeated_runs import next_number
 from octants.data.ndarray import make_ndarray
 from octants.diagnostics.exceptions import OctantsError
 from octants.ir.core import Companion
+from octants.launch.gradients.operand_changes import reads_fields
 from octants.launch.kernel import Kernel
 from octants.runtime.arguments.overlap_test import are_disjoint
 from octants.runtime.device import Device
 from octants.types.parameter_annotations import NdarrayAnnotation
+from octants.types.scalars import i32
 from octants.types.specialisation_signature import ArgumentSource, ScalarType
 
 PRIMAL, ADJOINT = Companion.PRIMAL, Companion.ADJOINT
@@ -237,11 +241,11 @@ _Run = Callable[[tuple[Any, ...], Sequence[int]], None]
 """Launches a kernel with its arguments; the addresses are those of numbers that it returns."""
 
 
-class _Call:
-    """A step, with everything that does not change from call to call.
+class _Specialised:
+    """The kernel of a step, compiled for the types of its arrays.
 
     Args:
-        step: the value or the pullback of a kernel.
+        step: the value or a derivative of a kernel.
         kernel: the kernel.
         owner: the object if it is a method, alone in a tuple.
         inputs: the shapes and dtypes of its inputs.
@@ -261,10 +265,10 @@ class _Call:
         outputs: Sequence[Shaped],
     ) -> None:
         self._step, self._function, self._owner = step, step.function, owner
-        self._is_value = step.kind == "value"
+        self._is_value = step.kind in ("value", "pushforward")
         self._given = {role: k for k, role in enumerate(step.inputs)}
         self._found = {role: len(inputs) + k for k, role in enumerate(step.outputs)}
-        self._memory = _Memory(inputs, outputs)
+        self._known = [*inputs, *outputs]
         self._results = dict(zip(self._function.results, step.result_shapes(inputs), strict=True))
         self._check_shapes()
         self._parameters = [None] * len(owner) + list(self._function.parameters)
@@ -274,15 +278,100 @@ class _Call:
             for name in self._function.parameters
         )
         self.specialisation = kernel.specialisation(self._templates)
+
+    # -- what the step is of --------------------------------------------------------------------
+
+    def _what(self, name: str) -> Shaped | None:
+        """The shape and dtype of an array or of a number in an array; None for a constant."""
+        found = self._results.get(name)
+        position = self._given.get(Role("x", name))
+        if found is None and position is not None:
+            found = self._known[position]
+        return found
+
+    def _is_array(self, name: str) -> bool:
+        return not isinstance(self._function.annotation(name), ScalarType)
+
+    def _has_adjoint(self, name: str) -> bool:
+        """Whether an array has a gradient in the call."""
+        if self._is_value:
+            return False
+        what = self._what(name)
+        is_output = name in self._results and what is not None and what.dtype.kind == "f"
+        return is_output or Role("gx", name) in self._found
+
+    def _check_shapes(self) -> None:
+        """Refuse arrays that JAX wants in other types, or made for others, and wrong extents."""
+        names, known = self._function.results, self._known
+        for role, position in {**self._given, **self._found}.items():
+            if role == TIME:
+                continue
+            name = names[role.name] if isinstance(role.name, int) else role.name
+            what = self._what(name)
+            is_number = name == RETURNED or not self._is_array(name)
+            if not is_number and known[position] != what:
+                raise _NotByAddress
+            if any(extent > _LARGEST_EXTENT for extent in known[position].shape):
+                raise _NotByAddress
+
+    def _template(self, name: str) -> Any:
+        """An argument of the type of a parameter."""
+        what, annotation = self._what(name), self._function.annotation(name)
+        if what is None:
+            if isinstance(annotation, NdarrayAnnotation):
+                raise _NotByAddress
+            return self._step.constants.get(name)
+        if isinstance(annotation, ScalarType):
+            return np.zeros(annotation.element_shape, annotation.dtype.numpy).tolist()
+        rank = len(what.shape) - self._function.element_dim(name)
+        if rank < 0:
+            raise _NotByAddress
+        return make_ndarray(
+            what.dtype,
+            (0,) * rank,
+            element_shape=what.shape[rank:],
+            needs_grad=self._has_adjoint(name),
+        )
+
+
+def may_read_fields(step: Step, inputs: Sequence[Shaped], outputs: Sequence[Shaped]) -> bool:
+    """Whether a step reads fields; true also if that is not known before it runs.
+
+    Args:
+        step: the step.
+        inputs: the shapes and dtypes of its inputs.
+        outputs: those of its outputs.
+    """
+    alone = kernel_of(step.function.function)
+    try:
+        return alone is None or reads_fields(
+            _Specialised(step, *alone, inputs, outputs).specialisation
+        )
+    except (_NotByAddress, OctantsError):
+        return True
+
+
+class _Call(_Specialised):
+    """The value or the pullback of a kernel, with everything that no call changes.
+
+    The arguments are those of `_Specialised`.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        count = len(self._step.inputs)
+        self._memory = _Memory(self._known[:count], self._known[count:])
         self._device = self.specialisation.device
         self._reverse = None
         if not self._is_value:
-            wanted = [role.name for role in step.outputs]
+            wanted = [role.name for role in self._step.outputs]
             by_value = any(not self._is_array(name) for name in wanted)
             self._reverse = reverse_of(self.specialisation, by_value=by_value)
         self._check_kernel()
         self._distinct: list[tuple[int, int]] = []
         self._arguments = list(map(self._argument, self._function.parameters))
+        time = self._given.get(TIME)
+        self._time = None if time is None else self._number(time, ScalarType(i32))
         self._run = self._run_value() if self._is_value else self._run_reverse()
 
     def is_current(self, kernel: Kernel[..., Any]) -> bool:
@@ -304,41 +393,12 @@ class _Call:
             return False
         addresses, _owner = self._memory.prepare(self._device, inputs, outputs)
         arguments = [each(addresses, constants) for each in self._arguments]
-        self._run((*self._owner, *arguments), addresses)
+        if self._time is None:
+            self._run((*self._owner, *arguments), addresses)
+        else:
+            with derivative_of(self._time(addresses, {})):
+                self._run((*self._owner, *arguments), addresses)
         return True
-
-    # -- what the step is of --------------------------------------------------------------------
-
-    def _what(self, name: str) -> Shaped | None:
-        """The shape and dtype of an array or of a number in an array; None for a constant."""
-        found = self._results.get(name)
-        position = self._given.get(Role("x", name))
-        if found is None and position is not None:
-            found = self._memory.known[position]
-        return found
-
-    def _is_array(self, name: str) -> bool:
-        return not isinstance(self._function.annotation(name), ScalarType)
-
-    def _has_adjoint(self, name: str) -> bool:
-        """Whether an array has a gradient in the call."""
-        if self._is_value:
-            return False
-        what = self._what(name)
-        is_output = name in self._results and what is not None and what.dtype.kind == "f"
-        return is_output or Role("gx", name) in self._found
-
-    def _check_shapes(self) -> None:
-        """Refuse arrays that JAX wants in other types, or made for others, and wrong extents."""
-        names, known = self._function.results, self._memory.known
-        for role, position in {**self._given, **self._found}.items():
-            name = names[role.name] if role.kind in ("f", "a") else role.name
-            what = self._what(name)
-            is_number = name == RETURNED or not self._is_array(name)
-            if not is_number and known[position] != what:
-                raise _NotByAddress
-            if any(extent > _LARGEST_EXTENT for extent in known[position].shape):
-                raise _NotByAddress
 
     def _check_kernel(self) -> None:
         """Refuse kernels that write their inputs, which is an error, draw, or run as graphs."""
@@ -354,25 +414,6 @@ class _Call:
             raise _NotByAddress
         if self._is_value and self.specialisation.primal.draws:
             raise _NotByAddress
-
-    def _template(self, name: str) -> Any:
-        """An argument of the type of a parameter."""
-        what, annotation = self._what(name), self._function.annotation(name)
-        if what is None:
-            if isinstance(annotation, NdarrayAnnotation):
-                raise _NotByAddress
-            return self._step.constants.get(name)
-        if isinstance(annotation, ScalarType):
-            return np.zeros(annotation.element_shape, annotation.dtype.numpy).tolist()
-        rank = len(what.shape) - self._function.element_dim(name)
-        if rank < 0:
-            raise _NotByAddress
-        return make_ndarray(
-            what.dtype,
-            (0,) * rank,
-            element_shape=what.shape[rank:],
-            needs_grad=self._has_adjoint(name),
-        )
 
     # -- arguments ------------------------------------------------------------------------------
 
@@ -451,11 +492,14 @@ class _Call:
     def _run_reverse(self) -> _Run:
         reverse, wanted = self._reverse, self._step.outputs
         assert reverse is not None
+        has_fields = reads_fields(self.specialisation)
         numbers = [(r.name, self._found[r]) for r in wanted if not self._is_array(r.name)]
         seed = self._given.get(Role("a", len(self._function.outputs)))
         read = None if seed is None else self._number(seed, ScalarType(self._function.returns()[0]))
 
         def run(arguments: tuple[Any, ...], addresses: Sequence[int]) -> None:
+            if has_fields:
+                check_operands([(self.specialisation, arguments)], next_number(), is_reversed=True)
             adjoint = None if read is None else read(addresses, {})
             launched = reverse.launch(arguments, needs_results=False, seed=adjoint)
             gradients = launched.gradients_of_numbers() if numbers else {}

@@ -9,19 +9,16 @@ print messages, or if its reverse reads what it writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from octants import driver, options
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.exceptions import OctantsError
-from octants.diagnostics.kernel_as_function_errors import FieldChanged
 from octants.ir.core import Companion
 from octants.launch.checks.race_checks import gradient_check
 from octants.launch.gradients.derivative_variants import ReverseStep, tape_plan
 from octants.launch.gradients.lost_gradient_warnings import flow_of
-from octants.launch.gradients.operand_changes import FieldsOfLaunch, fields_of_launch
-from octants.launch.gradients.taped_memory import memory_at
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import (
     PersistentLayout,
@@ -41,6 +38,7 @@ class ReversedLaunch(NamedTuple):
     """The number that a launch returned, and the memory with the gradients of numbers."""
 
     specialisation: Specialisation
+    arguments: tuple[Any, ...]
     returned: Any
     persistent: PersistentStorage | None
 
@@ -113,7 +111,7 @@ class ReverseWithoutTape:
             returned = specialisation.wrap(results) if results else None
         assert step.backward is not None
         step.backward.launch(first, number, address, *complete)
-        return ReversedLaunch(specialisation, returned, persistent)
+        return ReversedLaunch(specialisation, arguments, returned, persistent)
 
 
 def reverse_launch(
@@ -215,47 +213,3 @@ def _find_reverse(specialisation: Specialisation, by_value: bool) -> ReverseWith
     if gradient_check(specialisation).program is not None:
         return None
     return ReverseWithoutTape(specialisation, step, plan.persistent)
-
-
-class ReadAgain:
-    """The fields that a call of a kernel as a function has read, which its derivatives read again.
-
-    Args:
-        kernel: the kernel.
-        fields: the fields of its last launch.
-    """
-
-    def __init__(self, kernel: Kernel[..., Any], fields: FieldsOfLaunch) -> None:
-        self._kernel, self._fields = kernel, fields
-
-    def check(self) -> None:
-        """Check that nothing had written what a derivative has just read.
-
-        Raises:
-            OctantsRuntimeError: the host or another kernel had.
-        """
-        changes, launched = dict(self._fields.changes()), self._kernel.last_launched()
-        if not changes or launched is None:
-            return
-        name = launched.signature.kernel
-        for change in filter(None, map(changes.get, _fields_of_reverse(launched))):
-            raise FieldChanged(name, change.array, change.writer).at()
-
-
-def _fields_of_reverse(specialisation: Specialisation) -> Iterator[Any]:
-    """The keys of the fields that the reverse of a kernel reads."""
-    sources = specialisation.sources
-    for step in tape_plan(specialisation, arguments=False).steps:
-        accessed = () if step.backward is None else step.backward.compiled.accessed
-        for position, companion in accessed:
-            is_argument = position >= len(sources) or isinstance(sources[position], ArgumentSource)
-            if companion is PRIMAL and not is_argument:
-                yield memory_at(specialisation, position, ()).key
-
-
-def read_again(function: Callable[..., Any]) -> ReadAgain | None:
-    """The fields that the last call of a function has read; None if there are none."""
-    alone = kernel_alone(function)
-    launched = None if alone is None else alone[0].last_launched()
-    fields = None if launched is None else fields_of_launch(launched)
-    return None if alone is None or fields is None else ReadAgain(alone[0], fields)

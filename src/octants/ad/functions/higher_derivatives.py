@@ -18,7 +18,8 @@ Here x are arguments, f results, J the Jacobian, t tangents of x, a adjoints of 
 t. So the gradient of a pullback along u, which is ``a J u``, is the step with t = u and b = a.
 
 If a value has drawn random numbers, its derivatives take the number of its first launch, too, of
-the kind n, and draw the same.
+the kind n, and draw the same. In JAX they take the time of the value, of the kind v, and check that
+no field has changed since (`field_checks`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 from octants import driver
 from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shaped
 from octants.ad.functions.array_function import ONE_AT_A_TIME, ArrayFunction
+from octants.ad.functions.field_checks import derivative_of
 from octants.ad.functions.repeated_runs import next_number, numbered_from
 from octants.diagnostics.kernel_as_function_errors import NewDraws, NoThirdDerivative, WrongOutput
 from octants.lazy_dataclass import dataclass
@@ -89,6 +91,8 @@ _MISSING = {
 _KINDS = {"": "value", "a": "pullback", "t": "pushforward"}
 NUMBER = Role("n", None)
 """The number of the first launch, an integer."""
+TIME = Role("v", None)
+"""The last 31 bits of the time of the value, an integer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +144,15 @@ class Step:
         Its derivatives have that, too.
         """
         return Step(self.function, self.constants, (*self.inputs, NUMBER), self.outputs)
+
+    def with_time(self) -> Step:
+        """The same step with one more input, the time of the value, as have its derivatives."""
+        return Step(self.function, self.constants, (*self.inputs, TIME), self.outputs)
+
+    def without_time(self) -> Step:
+        """The same step without that input."""
+        inputs = tuple(role for role in self.inputs if role != TIME)
+        return Step(self.function, self.constants, inputs, self.outputs)
 
     def pullback(self, needed: Sequence[bool], present: Sequence[bool]) -> Derivative:
         """The gradients by the inputs that are `needed`, for adjoints of the `present` outputs.
@@ -207,25 +220,28 @@ class Step:
     ) -> tuple[list[Any], int | None]:
         """The same, and the number of the first launch if one has drawn random numbers."""
         given = dict(zip(self.inputs, values, strict=True))
-        with self.drawing_as(given.pop(NUMBER, None)) as first_number:
+        with self.as_value(given) as first_number:
             found = self._evaluate(given, memory)
         return found, first_number()
 
     @contextlib.contextmanager
-    def drawing_as(self, number: Any) -> Iterator[Callable[[], int | None]]:
-        """A context whose launches are numbered from one on, so that they draw what those drew.
+    def as_value(self, given: dict[Role, Any]) -> Iterator[Callable[[], int | None]]:
+        """A context whose launches draw what those of the value drew, and read what they read.
 
         Args:
-            number: that of the first launch; None: they get new numbers.
+            given: the inputs, of which it removes the number of the first launch and the time.
 
         Yields:
             A function that returns the number of the first launch if any has drawn random numbers.
 
         Raises:
-            OctantsRuntimeError: a derivative has drawn other random numbers than the value.
+            OctantsRuntimeError: a derivative has drawn other random numbers than the value, or has
+                read a field that was written since.
         """
+        number, time = given.pop(NUMBER, None), given.pop(TIME, None)
         first, draws = None if number is None else int(number), driver.state.draws
-        with ONE_AT_A_TIME, numbered_from(first):
+        around = contextlib.nullcontext() if time is None else derivative_of(time.item())
+        with ONE_AT_A_TIME, around, numbered_from(first):
             begin, before = next_number(), draws.launches
 
             def first_number() -> int | None:
@@ -291,7 +307,7 @@ class Step:
 @functools.lru_cache(1024)
 def _kind_of(inputs: tuple[Role, ...]) -> str:
     """The row of the table for a step with certain inputs."""
-    kinds = "".join(sorted({role.kind for role in inputs} - {"x", "n"}))
+    kinds = "".join(sorted({role.kind for role in inputs} - {"x", "n", "v"}))
     return _KINDS.get(kinds, "second")
 
 
@@ -326,7 +342,7 @@ def _derived_roles(
         if counts:
             found.append((Role(rules.directions[role.kind], role.name), (True, position)))
     for position, role in enumerate(inputs):
-        kind = role.kind if role == NUMBER else rules.inputs.get(role.kind)
+        kind = role.kind if role in (NUMBER, TIME) else rules.inputs.get(role.kind)
         if kind is not None:
             found.append((Role(kind, role.name), (False, position)))
     given, sources = zip(*found, strict=True) if found else ((), ())

@@ -12,9 +12,9 @@ repeated to be reversed. That is a warning; all else is an error.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from octants.data.host_access_events import Clock
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
 from octants.diagnostics.user_frames import levels_to_the_user
-from octants.ir.core import Space
+from octants.ir.core import Companion, Space
+from octants.launch.gradients.derivative_variants import tape_plan
 from octants.launch.gradients.taped_memory import (
     CALLERS_SPACES,
     TapedMemory,
@@ -36,7 +37,7 @@ from octants.launch.gradients.taped_memory import (
 from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.parameter_blocks.recovered_arguments import LastLaunch
-from octants.types.specialisation_signature import ArgumentSource, FieldSource
+from octants.types.specialisation_signature import ArgumentSource, FieldSource, NdarrayHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,67 +94,104 @@ class OperandCheck:
         return block, *(arguments[k] for k in named if isinstance(arguments[k], (int, np.integer)))
 
 
-class FieldsOfLaunch:
-    """The fields and named ndarrays that a launch has read, but that its kernel does not write.
+Launched = Sequence[tuple[Specialisation, tuple[Any, ...]]]
+"""Kernels that were launched, each with its arguments."""
 
-    Derivatives of the launch read them again.
+
+def changed_operands(
+    launched: Launched,
+    since: int,
+    before: int,
+    is_own: Callable[[Any], bool],
+    *,
+    is_alone: bool,
+) -> Iterator[tuple[str, Change]]:
+    """The fields and ndarrays that launches read, and that were written before them.
+
+    Those that one of these kernels writes, too, are left out.
 
     Args:
-        specialisation: The kernel, which has just been launched.
-        read: What it reads.
+        launched: the launches, of a derivative.
+        since: the last number of the launches of a value, which read the same arrays.
+        before: the first number of the derivative.
+        is_own: whether an argument of a launch is an array of the derivative itself.
+        is_alone: whether it is the reverse of one launch.
+
+    Yields:
+        The name of a kernel that reads such an array, and the write.
     """
+    read = [
+        (own, given, memory_at(own, position, given), position)
+        for own, given in launched
+        for position in _only_read(own, is_alone=is_alone)
+        if _is_operand(own, position, given, is_own)
+    ]
+    if not read:
+        return
+    later = [each for each in _launches_after(since) if each.specialisation not in dict(launched)]
+    others = [each for each in later if not since < before <= each.specialisation.number]
+    inner = [each for each in later if each not in others]  # without a gradient
+    written = {
+        memory_at(own, position, given).key
+        for own, given in launched
+        for position in own.written
+        if _is_operand(own, position, given, is_own)
+    }
+    for own, given, memory, position in read:
+        if memory.key in written or any(each.wrote(memory, None) for each in inner):
+            continue
+        by_host = _host_wrote(memory, None, since, before)
+        writers = [other for other in others if other.wrote(memory, None)]
+        if not by_host and not writers:
+            continue
+        regions = _regions(own, given) or {}
+        region: ArrayRegion = regions[position].read if position in regions else None
+        if by_host and _host_wrote(memory, region, since, before):
+            yield own.signature.kernel, Change(memory.name, "the host")
+        for other in writers:
+            if other.wrote(memory, region):
+                yield own.signature.kernel, Change(memory.name, f"kernel `{other.name}`")
 
-    def __init__(self, specialisation: Specialisation, read: _ReadFields) -> None:
-        self._specialisation, self._number = specialisation, specialisation.number
-        self._read = read
-        self._arguments = _Last(specialisation).arguments() if read.has_rows else ()
 
-    def changes(self) -> Iterator[tuple[Any, Change]]:
-        """The keys of fields that have been written since the launch, each with a write."""
-        own = self._specialisation
-        later = _launches_after(self._number, own)
-        for position in self._read.positions:
-            memory = memory_at(own, position, ())
-            by_host = _host_wrote(memory, None, self._number)
-            others = [other for other in later if other.wrote(memory, None)]
-            if not by_host and not others:
-                continue
-            regions = _regions(own, self._arguments or [None] * own.count) or {}
-            read: ArrayRegion = regions[position].read if position in regions else None
-            if by_host and _host_wrote(memory, read, self._number):
-                yield memory.key, Change(memory.name, "the host")
-            for other in others:
-                if other.wrote(memory, read):
-                    yield memory.key, Change(memory.name, f"kernel `{other.name}`")
+def reads_fields(specialisation: Specialisation) -> bool:
+    """Whether a kernel reads fields, or ndarrays that it names."""
+    positions = _only_read(specialisation, is_alone=False)
+    return any(isinstance(specialisation.sources[k], FieldSource) for k in positions)
 
 
-def fields_of_launch(specialisation: Specialisation) -> FieldsOfLaunch | None:
-    """The fields of the last launch of a kernel; None if it reads none."""
-    known, key = specialisation.fast_paths, "only read fields"
+def _only_read(specialisation: Specialisation, *, is_alone: bool) -> Sequence[int]:
+    """The positions of the arrays that a kernel only reads.
+
+    If it is alone, and nothing is recorded for its reverse, of those that its reverse reads.
+    """
+    known, key = specialisation.fast_paths, ("only read", is_alone)
     if key not in known:
-        known[key] = _only_read_fields(specialisation)
-    read: _ReadFields = known[key]
-    return FieldsOfLaunch(specialisation, read) if read.positions else None
+        arrays, written = specialisation.arrays, specialisation.written
+        outer = {k for k, array in enumerate(arrays) if array.space in CALLERS_SPACES}
+        found = outer.difference(written)
+        if found and is_alone:
+            steps = tape_plan(specialisation).steps
+            if all(step.saves_nothing for step in steps):
+                codes = [step.backward for step in steps if step.backward is not None]
+                accessed = {ref for code in codes for ref in code.compiled.accessed}
+                found = {k for k in found if (k, Companion.PRIMAL) in accessed}
+        known[key] = sorted(found)
+    positions: Sequence[int] = known[key]
+    return positions
 
 
-class _ReadFields(NamedTuple):
-    """The positions of the fields that a kernel only reads, and whether numbers select rows."""
-
-    positions: list[int]
-    has_rows: bool
-
-
-def _only_read_fields(specialisation: Specialisation) -> _ReadFields:
-    positions, numbers = [], set[int]()
-    pairs = zip(specialisation.arrays, specialisation.sources, strict=True)
-    for position, (array, source) in enumerate(pairs):
-        if isinstance(source, FieldSource):
-            if array.space in CALLERS_SPACES and position not in specialisation.written:
-                positions.append(position)
-        elif array.space is Space.ARGUMENT and isinstance(source, ArgumentSource):
-            numbers.add(source.position)
-    has_rows = bool(positions) and not numbers.isdisjoint(specialisation.regions.named)
-    return _ReadFields(positions, has_rows)
+def _is_operand(
+    specialisation: Specialisation,
+    position: int,
+    arguments: tuple[Any, ...],
+    is_own: Callable[[Any], bool],
+) -> bool:
+    """Whether an array is a field, or an ndarray that is not of the derivative."""
+    source = specialisation.sources[position]
+    if not isinstance(source, ArgumentSource):
+        return isinstance(source, FieldSource)
+    value = specialisation.leaf(position).value(arguments)
+    return isinstance(value, NdarrayHandle) and not is_own(value)
 
 
 def _was_last(specialisation: Specialisation) -> bool:
@@ -217,24 +255,37 @@ def _later_launches(specialisation: Specialisation) -> list[_Last]:
     """
     if driver.state.numbers is not driver.state.first_numbers:
         return []
-    return _launches_after(specialisation.number, specialisation)
-
-
-def _launches_after(number: int, besides: Specialisation) -> list[_Last]:
-    """The last launches of other kernels after the launch with a number."""
     return [
-        _Last(other)
-        for other in driver.state.specialisations
-        if other.number > number and other is not besides
+        each
+        for each in _launches_after(specialisation.number)
+        if each.specialisation is not specialisation
     ]
 
 
-def _host_wrote(memory: TapedMemory, region: ArrayRegion, number: int) -> bool:
-    """Whether the host has written elements of a region after the launch with a number."""
+def _launches_after(number: int) -> list[_Last]:
+    """The last launches of kernels, of those after the launch with a number."""
+    return [_Last(each) for each in driver.state.specialisations if each.number > number]
+
+
+def _host_wrote(
+    memory: TapedMemory, region: ArrayRegion, number: int, before: int | None = None
+) -> bool:
+    """Whether the host has written elements of a region after the launch with a number.
+
+    Args:
+        memory: the array.
+        region: the elements.
+        number: the number.
+        before: the write was before this number, or repeated launches had other numbers; None: it
+            was since launches had new numbers.
+    """
     if memory.array.written is None:
         return False
     (numbers, left), index = memory.array.written
-    if numbers is not driver.state.numbers or left < 0 or driver.last_number(left) < number:
+    if left < 0 or (before is None and numbers is not driver.state.numbers):
+        return False
+    last = driver.last_number(left)
+    if last < number or (before is not None and number < before <= last):
         return False
     return intersect(region, region_of(memory.array, index))
 
