@@ -1,15 +1,13 @@
 """Choose the loops that speculate that no function in them needs its slow path.
 
 A function with a fast path for most operands has a test in front of it and a slow path for the
-others. In a loop that does little else the tests take most of the time, and so do the slow paths
-where a machine predicates. So the loop runs without them, checks a guard afterwards, and runs again
-with all tests if the guard fails. To be invisible, such a loop changes no memory, and no speculated
-value is an index or a loop bound.
+others. In a loop that does little else the tests take most of the time. So the loop runs without
+them, checks a guard afterwards, and runs again with all tests if the guard fails. To be invisible,
+such a loop changes no memory, and no speculated value is an index or a loop bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeGuard
 
 from octants.ir import ops
@@ -25,9 +23,6 @@ ESTIMATES |= {name: ESTIMATES[fn] for name, fn in BOUNDED.items() if fn in ESTIM
 
 _UNROLLED = 4
 """The least number of iterations of an unrolled block."""
-
-TakesSlowPath = Callable[[Operation], bool]
-"""Whether an operation may take a slow path."""
 
 _AT_PLACES = (ops.Load, ops.RecordPush, ops.RecordPop)
 
@@ -66,20 +61,18 @@ def is_shared(op: Operation) -> bool:
     return all(map(is_sine, inside)) and [each.result for each in inside] == op.orelse.yielded
 
 
-def can_speculate(
-    loop: ops.For, takes_slow_path: TakesSlowPath, most: int, also: tuple[type[Operation], ...] = ()
-) -> bool:
-    """Return whether a loop may take slow paths, does little else, and can be repeated.
+def can_speculate(loop: ops.For, most: int) -> bool:
+    """Return whether a loop has sines or cosines, does little else, and can be repeated.
 
-    It has at most ``most`` operations: pure ones, reads of records, pushes to local records, which
-    are written again when the loop is repeated, and those of the types ``also``.
+    It has at most ``most`` operations: pure ones, reads of records, and pushes to local records,
+    which are written again when the loop is repeated.
     """
     inside = [each for each in loop.body.walk() if not isinstance(each, ops.Constant)]
-    if len(inside) > most or not any(map(takes_slow_path, inside)):
+    if len(inside) > most or not any(map(is_sine, inside)):
         return False
-    if not all(_can_be_repeated(each) or isinstance(each, also) for each in inside):
+    if not all(map(_can_be_repeated, inside)):
         return False
-    speculated = _speculated(loop.body, takes_slow_path)
+    speculated = _speculated(loop.body)
     return all(speculated.isdisjoint(_decisive(each)) for each in inside)
 
 
@@ -105,10 +98,10 @@ def _decisive(op: Operation) -> list[Value]:
     return [op.lower, op.upper] if isinstance(op, ops.For) else []
 
 
-def _speculated(body: Block, takes_slow_path: TakesSlowPath) -> set[Value]:
+def _speculated(body: Block) -> set[Value]:
     """Return the values of an iteration that may be wrong.
 
-    These are results of functions with slow paths, and everything computed from them, also through
+    These are results of sines and cosines, and everything computed from them, also through
     the values that loops carry.
     """
     wrong = set(body.args[1:])
@@ -116,6 +109,6 @@ def _speculated(body: Block, takes_slow_path: TakesSlowPath) -> set[Value]:
         if isinstance(op, ops.For):
             wrong.update([*op.body.args[1:], *op.results])
         needed = [value for each in (op, *inside(op)) for value in each.operands]
-        if takes_slow_path(op) or not wrong.isdisjoint(needed):
+        if is_sine(op) or not wrong.isdisjoint(needed):
             wrong.update(op.results)
     return wrong

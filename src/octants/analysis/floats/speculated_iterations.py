@@ -8,7 +8,7 @@ those that compute the function by a polynomial instead of an instruction.
 from __future__ import annotations
 
 from octants.analysis.floats.float_magnitudes import Magnitudes
-from octants.analysis.floats.slow_paths import TakesSlowPath
+from octants.analysis.floats.slow_paths import is_sine
 from octants.ir import ops
 from octants.ir.core import Operation, Value
 from octants.mathlib.sine_series import Series, series
@@ -45,7 +45,6 @@ def surely_small(magnitudes: Magnitudes, operand: Value, limit: float, iteration
 
 def polynomial_iterations(
     loop: ops.For,
-    takes_slow_path: TakesSlowPath,
     magnitudes: Magnitudes,
     iterations: int,
     function_sums: int,
@@ -54,13 +53,12 @@ def polynomial_iterations(
 
     Args:
         loop: the loop.
-        takes_slow_path: tells the functions from other operations.
         magnitudes: those of the loop.
         iterations: the length of the chunk.
         function_sums: how many additions take as long as the instruction for a function.
     """
     inside = work(loop)
-    functions = [each for each in inside if takes_slow_path(each)]
+    functions = [each for each in inside if is_sine(each)]
     chosen = series(max(magnitudes.later(each.operands[0]) for each in functions))
     instructions = iterations * (len(inside) + len(functions)) + _BETWEEN
     costs = []

@@ -20,7 +20,6 @@ from octants.codegen.kernel_context import KernelContext
 from octants.diagnostics.vulkan_errors import NotOnThisArch
 from octants.ir import ops
 from octants.ir.core import Array, ArrayRef, Block, Companion, Module, Operation, Space, Value
-from octants.lazy_dataclass import dataclass
 from octants.types.scalars import DType, i32, i64, u64
 
 Handler = Callable[[Any, Any], Any]
@@ -34,13 +33,6 @@ class StructuredKernel(KernelContext):
         super().__init__(module)
         self.fast_math = fast_math
         self.constants = ops.constants_in(module)
-
-
-@dataclass(frozen=True, slots=True)
-class Speculation:
-    """The speculation that a loop takes no slow path; ``guard`` is its guard, if it needs one."""
-
-    guard: MutableSlot | None
 
 
 class StructuredFunction:
@@ -61,7 +53,6 @@ class StructuredFunction:
         self.lower: Operand = code.constant(0, i64)
         self.message_item: Operand | None = None  # the work item that messages name, if another one
         self.lanes: Lanes | None = None
-        self.speculation: Speculation | None = None
         self.collected: dict[
             Operation, tuple[MutableSlot, MutableSlot]
         ] = {}  # see `codegen.per_thread_reductions`

@@ -11,6 +11,7 @@ Local vectors that such a loop reads are arrays of four elements each.
 
 from __future__ import annotations
 
+from octants.codegen import record_buffer_access
 from octants.codegen.adjacent_loads import (
     ITERATIONS,
     Rows,
@@ -22,8 +23,7 @@ from octants.codegen.adjacent_loads import (
 )
 from octants.codegen.instruction_writer import Operand
 from octants.codegen.memory import address_of
-from octants.codegen.structured import slow_path_speculation
-from octants.codegen.structured.control_flow import bind_all, write_all
+from octants.codegen.structured.control_flow import bind_all, write_all, write_for
 from octants.codegen.structured.function_emitter import StructuredFunction
 from octants.codegen.vector_loads import is_aligned, several_iterations, write_twice
 from octants.ir import ops
@@ -44,9 +44,15 @@ def for_(body: StructuredFunction, op: ops.For) -> None:
     if rows or (has_vectors and is_long_and_quick(body, op) and _loads(op)):
         _in_chunks(body, op, rows)
     elif pieces := find_pieces(body, op) if has_vectors and body.products else {}:
-        write_twice(body, op, pieces, lambda: slow_path_speculation.for_(body, op))
+        write_twice(body, op, pieces, lambda: _as_elsewhere(body, op))
     else:
-        slow_path_speculation.for_(body, op)
+        _as_elsewhere(body, op)
+
+
+def _as_elsewhere(body: StructuredFunction, op: ops.For) -> None:
+    """Write a loop as it is. Its pushes are reserved before."""
+    record_buffer_access.reserve(body, op, runs=False)
+    write_for(body, op, body.block, body.condition)
 
 
 def _loads(op: ops.For) -> list[ops.Load]:

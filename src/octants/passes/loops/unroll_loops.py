@@ -289,8 +289,7 @@ class _Unroller:
         }
         polynomials: dict[int, Series] = {}
         if self._may_change_bits:
-            how = slow_paths.is_sine, magnitudes, trips, self._estimate_sums
-            polynomials = polynomial_iterations(op, *how)
+            polynomials = polynomial_iterations(op, magnitudes, trips, self._estimate_sums)
         return _Estimates(certain, polynomials, steps)
 
     def _angles_small_later(self, op: ops.For) -> list[Value]:
@@ -366,7 +365,7 @@ def _bounded_in(sine: ops.Unary, trips: int) -> range:
 def _can_speculate(op: ops.For) -> bool:
     if any(slow_paths.is_sine(inner) for each in op.body.ops for inner in slow_paths.inside(each)):
         return False
-    return slow_paths.can_speculate(op, slow_paths.is_sine, MOST_WORK)
+    return slow_paths.can_speculate(op, MOST_WORK)
 
 
 def _waits(op: ops.For) -> bool:

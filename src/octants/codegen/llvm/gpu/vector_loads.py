@@ -61,9 +61,7 @@ def _hint_of_sines(f: ThreadText, op: ops.For) -> str:
             return ""
         estimates = sum(isinstance(o, ops.Unary) and o.fn in ESTIMATES for o in op.body.ops)
         is_chunk = estimates >= speculated_iterations.ITERATIONS // 2  # others are polynomials
-        if is_chunk or slow_paths.can_speculate(
-            op, slow_paths.is_sine, speculated_iterations.MOST_WORK
-        ):
+        if is_chunk or slow_paths.can_speculate(op, speculated_iterations.MOST_WORK):
             return control_flow.no_unrolling(f)
         if estimates:
             return control_flow.interleaving(f)
