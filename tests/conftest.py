@@ -65,6 +65,8 @@ hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=Tr
 hypothesis.settings.load_profile("repeatable")
 
 _begun: dict[str, None] = {}
+_file = ""
+_MANY_OBJECTS = 50_000
 
 
 def pytest_collection_finish() -> None:
@@ -75,7 +77,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
+def _leave_alone_what_stays() -> None:
+    """Let no collection look through modules and caches, either, which grow while tests run."""
+    if len(gc.get_objects(generation=2)) > _MANY_OBJECTS:
+        gc.collect()
+        gc.freeze()
+
+
+def pytest_runtest_logstart(nodeid: str, location: tuple[str, int | None, str]) -> None:
+    global _file
+    if location[0] != _file:
+        _file = location[0]
+        _leave_alone_what_stays()
     _begun[nodeid] = None
 
 
