@@ -343,6 +343,20 @@ def test_lazy_grad_and_lazy_dual() -> None:
     assert v[3, 2].to_list() == [0, 0]
 
 
+def test_lazy_grad_comes_before_the_first_use() -> None:
+    x, n = field(f32), field(i32)
+    root.dense(ax.i, 4).place(x, n)
+    root.lazy_grad()
+    x.fill(1)
+    root.lazy_grad()
+    with pytest.raises(OctantsRuntimeError, match=r"lazy_dual\(\) for the .*allocated already"):
+        root.lazy_dual()
+    y = field(f32)
+    root.dense(ax.i, 4).place(y)
+    root.lazy_dual()
+    assert set(y.layouts()) == {PRIMAL, TANGENT}
+
+
 def test_lazy_grad_of_one_block() -> None:
     x, y = field(f32), field(f32)
     block = root.dense(ax.i, 4).place(x)

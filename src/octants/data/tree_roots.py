@@ -8,6 +8,7 @@ from octants.data import current_runtime
 from octants.data.element_types import check_device
 from octants.data.errors import BuilderIsFinalized
 from octants.data.tree import SNode, Tree, sparse_trees
+from octants.types.companions import Companion
 
 
 class Root:
@@ -27,12 +28,34 @@ class Root:
         return self.node.place(*fields, offset=offset)
 
     def lazy_grad(self) -> None:
-        """Place gradients of all fields of floats that are placed and not yet used."""
-        self.node.lazy_grad()
+        """Place gradients of all fields of floats that are placed and not yet used.
+
+        Raises:
+            OctantsRuntimeError: the fields that were placed last are in use already.
+        """
+        if not self._is_complete(Companion.ADJOINT, "lazy_grad()"):
+            self.node.lazy_grad()
 
     def lazy_dual(self) -> None:
-        """Place duals of all fields of floats that are placed and not yet used."""
-        self.node.lazy_dual()
+        """Place duals of all fields of floats that are placed and not yet used.
+
+        Raises:
+            OctantsRuntimeError: the fields that were placed last are in use already.
+        """
+        if not self._is_complete(Companion.TANGENT, "lazy_dual()"):
+            self.node.lazy_dual()
+
+    def _is_complete(self, companion: Companion, what: str) -> bool:
+        """Whether the last tree is in use, and its fields have a companion; else it is an error."""
+        runtime = current_runtime.runtime()
+        tree: Tree | None = runtime.open_trees.get(runtime.device.number)
+        if tree is None or not tree.is_allocated or tree.is_destroyed:
+            return False
+        for _, field in tree.root.placed():
+            is_primal = field.companion is Companion.PRIMAL and field.dtype.is_float
+            if is_primal and companion not in field.layouts():
+                tree.require_open(f"{what} for the {field.describe()}")
+        return True
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
         """A sparse block of `dimensions` cells along the axes `indices`; see `SNode.pointer`."""
@@ -117,6 +140,9 @@ class FieldsBuilder(Root):
         if self._builder_tree.is_finalized:
             raise BuilderIsFinalized().at()
         return self._builder_tree.root
+
+    def _is_complete(self, companion: Companion, what: str) -> bool:  # noqa: ARG002
+        return False  # once it is, `node` is an error
 
     def finalize(self, raise_warning: bool = True) -> Tree:  # noqa: ARG002
         """End the description of the tree; its fields can be used now.
