@@ -151,6 +151,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "OCT414_too_small_for_element": lambda: shift(np.ones((), np.float32), [1, 2, 3]),
     "OCT414_vector_shape": lambda: shift(ones(4, 3), [1, 2]),
     "OCT414_vector_of_text": lambda: shift(ones(4, 3), ["a", "b", "c"]),
+    "OCT414_vector_with_text": lambda: shift(ones(4, 3), [1, "b", 2]),
     "OCT414_needs_grad": lambda: differentiable(qd.ndarray(qd.f32, 2)),
     "OCT414_numpy_needs_grad": lambda: differentiable(ones(2)),
     "OCT414_no_member": lambda: push(ones(2)),
@@ -172,6 +173,7 @@ def test_error(name: str) -> None:
     x = ones(2)
     scale(x, 3.0)
     assert x.tolist() == [3, 3]
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def test_wrong_arguments_are_type_errors_and_value_errors_too() -> None:

@@ -56,7 +56,8 @@ class ArrayLoss:
     def __init__(self, array: Any, seed: Any = None) -> None:
         shape = (*array.shape, *array.element_shape)
         if seed is None and shape and math.prod(shape) != 1:
-            raise WrongLoss(f"has the shape {array.shape}, not one element").at()
+            elements = f" and elements of shape {array.element_shape}" * bool(array.element_shape)
+            raise WrongLoss(f"has the shape {array.shape}{elements}, not one number").at()
         if not array.dtype.is_float:
             raise WrongLoss(f"is of {array.dtype}, which has no gradient").at()
         if not array.has_grad():
@@ -103,7 +104,7 @@ class TensorLoss(_OnlySeeded):
     def __init__(self, tensor: Any, seed: Any = None) -> None:
         shape = tuple(tensor.shape)
         if seed is None and tensor.numel() != 1:
-            raise WrongLoss(f"has the shape {shape}, not one element").at()
+            raise WrongLoss(f"has the shape {shape}, not one number").at()
         if not (tensor.requires_grad and tensor.is_leaf):
             raise WrongLoss("is a tensor that requires no gradient").at()
         with_gradient(tensor)

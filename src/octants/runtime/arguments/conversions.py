@@ -108,6 +108,8 @@ def flatten(leaf: Leaf, kind: ScalarType, value: Any) -> list[Any]:
         array = to_array(value)
     except (ValueError, TypeError):
         array = np.empty(())
+    if array.dtype.kind in "US":  # a string among numbers, which makes strings of them
+        array = np.array(value, object)
     if array.shape != kind.element_shape and array.shape != (*kind.element_shape, 1):
         raise leaf.error(
             f"required a value of shape {kind.element_shape}, but {describe(value)}"

@@ -110,7 +110,8 @@ def bind_arguments(
         wrong: Makes the exception that says what is wrong with the arguments.
     """
     if len(arguments) > len(names):
-        raise wrong(f"{len(arguments)} arguments for {len(names)} parameters")
+        plural = "s" * (len(names) != 1)
+        raise wrong(f"{len(arguments)} arguments for {len(names)} parameter{plural}")
     values = dict(zip(names, arguments, strict=False))
     for name, value in named.items():
         if name not in names:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from octants.artifact import Slot
-from octants.diagnostics.exceptions import InternalError
+from octants.diagnostics.exceptions import InternalError, OctantsError
 from octants.ir.core import Array, ArrayRef, Companion, Space
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.argument_replacement import replace
@@ -344,6 +344,14 @@ class ParameterPacking:
         """Fill a block after the fast path failed: convert each scalar, or raise an error that says
         why.
         """
+        try:
+            self._repack(block, seed, number, persistent, arguments)
+        except OctantsError as error:
+            raise error from None
+
+    def _repack(
+        self, block: Block, seed: int, number: int, persistent: int, arguments: Sequence[Any]
+    ) -> None:
         view, base, storage = block[:3]
         converted: Sequence[Any] = arguments
         for array in self.binding.arrays:
