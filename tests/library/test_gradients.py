@@ -269,6 +269,59 @@ def test_derivatives_at_kinks():
     np.testing.assert_array_equal(forward, expected)
 
 
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_derivatives_of_angles_in_f32(fast_math):
+    """Squares of the operands may neither overflow nor vanish, nor cancel next to one."""
+    qd.init(arch=qd.cpu, fast_math=fast_math)
+
+    @qd.kernel
+    def angles(x: types.ndarray(qd.f32, 2), y: types.ndarray(qd.f32, 1)):
+        for i in y:
+            one = x[i, 2]
+            y[i] = qd.atan2(x[i, 0], x[i, 1]) + qd.asin(one) - qd.acos(one) + qd.atanh(one)
+            y[i] += qd.acosh(2.0 - one)
+
+    scales = 10.0 ** np.arange(-36.0, 37.0, 4.0)
+    sides = random.normal(size=(scales.size, 2)) * scales[:, None]
+    ones = np.where(np.arange(scales.size) % 2, 0.9999, 0.999)[:, None]
+    x = qd.array(np.hstack([sides, ones]).astype(np.float32), needs_grad=True)
+    y = qd.ndarray(qd.f32, scales.size, needs_grad=True)
+    angles(x, y)
+    y.grad.fill(1.0)
+    angles.grad(x, y)
+    a, b, one = x.to_numpy().astype(np.float64).T
+    below = (1 - one) * (1 + one)
+    more = np.float32(2.0) - x.to_numpy()[:, 2].astype(np.float64)
+    slope = 2 / np.sqrt(below) + 1 / below - 1 / np.sqrt((more - 1) * (more + 1))
+    expected = np.stack([b / (a * a + b * b), -a / (a * a + b * b), slope], axis=1)
+    np.testing.assert_allclose(x.grad.to_numpy(), expected, rtol=3e-6)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_polar_factors_at_all_scales(n):
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def polar(x: types.ndarray(qd.types.matrix(n, n, qd.f32), 1), y: types.ndarray()):
+        for i in x:
+            u, p = qd.polar_decompose(x[i])
+            y[i] = u
+
+    scales = 10.0 ** np.array([-30.0, -18.0, 0.0, 18.0, 30.0])
+    at = np.eye(n) + 0.5 * random.normal(size=(n, n))
+    x = qd.Matrix.ndarray(n, n, qd.f32, scales.size, needs_grad=True)
+    y = qd.Matrix.ndarray(n, n, qd.f32, scales.size, needs_grad=True)
+    x.from_numpy((scales[:, None, None] * at).astype(np.float32))
+    polar(x, y)
+    weights = random.normal(size=(n, n)).astype(np.float32)
+    y.grad.from_numpy(np.tile(weights, (scales.size, 1, 1)))
+    polar.grad(x, y)
+    left, _, right = np.linalg.svd(at)
+    np.testing.assert_allclose(y.to_numpy(), np.tile(left @ right, (scales.size, 1, 1)), atol=1e-5)
+    scaled = x.grad.to_numpy() * scales[:, None, None]
+    np.testing.assert_allclose(scaled, np.tile(scaled[2], (scales.size, 1, 1)), atol=3e-5)
+
+
 def stopped(x: types.ndarray, y: types.ndarray):
     y[0] = qd.stop_grad(x[0]) * x[0]
     y[1] = qd.cast(qd.cast(x[0], int), float) + qd.bit_cast(qd.bit_cast(x[0], qd.i64), qd.f64)

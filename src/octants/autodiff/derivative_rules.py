@@ -121,8 +121,18 @@ def _pow_exponent(p: Point, g: Value) -> Value:
 
 
 def _atan2(p: Point, g: Value, numerator: Value) -> Value:
-    norm = p.add(p.square(p.a), p.square(p.b))
-    return p.only_if(p.is_positive(norm), p.div(p.mul(g, numerator), norm))
+    """The numerator over the sum of squares, scaled so that these neither over- nor underflow."""
+    size = p.add(p.fn("abs", p.a), p.fn("abs", p.b))
+    down, up = (2.0**-513, 2.0**508) if p.type is f64 else (2.0**-65, 2.0**60)
+    scale = p.where(p.compare("gt", size, p.number(8.0)), p.number(down), p.number(up))
+    norm = p.add(p.square(p.mul(scale, p.a)), p.square(p.mul(scale, p.b)))
+    quotient = p.div(p.mul(g, p.mul(scale, numerator)), norm)
+    return p.only_if(p.is_positive(norm), p.mul(scale, quotient))
+
+
+def _one_minus_square(p: Point) -> Value:
+    """``1 - a**2`` without cancellation near one."""
+    return p.mul(p.sub(p.number(1.0), p.a), p.add(p.number(1.0), p.a))
 
 
 def _first(fn: str) -> Rule:
@@ -159,15 +169,15 @@ _UNARY: dict[str, Rule] = {
     "cos": lambda p, g: p.neg(p.mul(g, p.fn("sin", p.a))),
     "cos_beside_sin": lambda p, g: p.neg(p.mul(g, p.fn("sin", p.a))),
     "tan": lambda p, g: p.mul(g, p.add(p.number(1.0), p.square(p.y))),
-    "asin": lambda p, g: p.div(g, p.fn("sqrt", p.sub(p.number(1.0), p.square(p.a)))),
-    "acos": lambda p, g: p.neg(p.div(g, p.fn("sqrt", p.sub(p.number(1.0), p.square(p.a))))),
+    "asin": lambda p, g: p.div(g, p.fn("sqrt", _one_minus_square(p))),
+    "acos": lambda p, g: p.neg(p.div(g, p.fn("sqrt", _one_minus_square(p)))),
     "atan": lambda p, g: p.div(g, p.add(p.number(1.0), p.square(p.a))),
     "sinh": lambda p, g: p.mul(g, p.fn("cosh", p.a)),
     "cosh": lambda p, g: p.mul(g, p.fn("sinh", p.a)),
     "tanh": lambda p, g: p.mul(g, p.sub(p.number(1.0), p.square(p.y))),
     "asinh": lambda p, g: p.div(g, p.fn("sqrt", p.add(p.square(p.a), p.number(1.0)))),
-    "acosh": lambda p, g: p.div(g, p.fn("sqrt", p.sub(p.square(p.a), p.number(1.0)))),
-    "atanh": lambda p, g: p.div(g, p.sub(p.number(1.0), p.square(p.a))),
+    "acosh": lambda p, g: p.div(g, p.fn("sqrt", p.neg(_one_minus_square(p)))),
+    "atanh": lambda p, g: p.div(g, _one_minus_square(p)),
     "exp": lambda p, g: p.mul(g, p.y),
     "exp2": lambda p, g: p.mul(g, p.mul(p.y, p.number(math.log(2.0)))),
     "expm1": lambda p, g: p.mul(g, p.add(p.y, p.number(1.0))),

@@ -52,11 +52,12 @@ def polar_decompose(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """
     static_assert(A.n == A.m and A.n in (2, 3), "polar_decompose is for matrices of 2 or 3 rows")
     a = as_floats(A, dt)
+    scaled = a / stop_grad(_largest(a))
     if static(A.n == 2):
-        u = _polar_factor_2(a)
+        u = _polar_factor_2(scaled)
         return u, u.transpose() @ a
     else:
-        u = _polar_factor_3(a)
+        u = _polar_factor_3(scaled)
         return u, u.transpose() @ a
 
 
