@@ -240,6 +240,29 @@ def test_without_a_race(kernel: Any, validation: bool, x: Any, loss: Any) -> Non
     gradient(lambda: kernel(x), x, loss, grad_check=[x], validation=validation)
 
 
+@qd.kernel
+def one_value_for_all(x: qd.template(), given: qd.template()):
+    for i in range(N):
+        x[1, 0] = given[0] * given[1]
+        x[2, i % 3] = given[2] * given[3]
+
+
+@qd.kernel
+def one_value_everywhere(x: qd.template(), given: qd.template()):
+    for i in range(N):
+        x[1, i] = given[0] * given[1]
+        x[1, (i + 1) % N] = given[0] * given[1]
+
+
+@pytest.mark.parametrize("kernel", [one_value_for_all, one_value_everywhere])
+def test_one_of_the_work_items_that_store_a_value_takes_its_adjoint(
+    kernel: Any, x: Any, loss: Any
+) -> None:
+    given = qd.field(qd.f64, 4, needs_grad=True)
+    given.from_numpy(np.array([0.5, 1.5, 2.5, -1.0]))
+    gradient(lambda: kernel(x, given), x, loss, grad_check=[x, given])
+
+
 # -- what only a launch can tell ------------------------------------------------------------------
 
 

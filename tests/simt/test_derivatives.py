@@ -188,7 +188,23 @@ def scans_of_lanes(x: qd.types.ndarray, y: qd.types.ndarray):
         y[i] = value + subgroup.exclusive_add(qd.sin(value))
 
 
+def stored_by_all_lanes(x: qd.types.ndarray, y: qd.types.ndarray):
+    """All work items of a block store one value: one of them takes the adjoint."""
+    qd.loop_config(block_dim=8)
+    for i in x:
+        pad, both = block.SharedArray(8, qd.f64), block.SharedArray(1, qd.f64)
+        pad[block.thread_idx()] = x[i] * x[i]
+        block.sync()
+        total = 0.0
+        for k in range(block.size()):
+            total += pad[k]
+        both[0] = total * total
+        block.sync()
+        y[i // 8] = both[0] + total * pad[0]
+
+
 SHARED = (
+    stored_by_all_lanes,
     shifts_and_choices,
     scans_of_lanes,
     scans,

@@ -24,7 +24,7 @@ from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.analysis.memory.packed_word_races import PackedWords, overlapping
 from octants.ir import ops
 from octants.ir.cooperative_tasks import cooperates
-from octants.ir.core import Array, Companion, Operation, Space, Task, Value
+from octants.ir.core import Array, Companion, Space, Task, Value
 from octants.lazy_dataclass import dataclass
 
 _MOST_PAIRS = 4096
@@ -90,7 +90,6 @@ class Races(ElementAliasing):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.written = {op.array for op in task.body.walk() if isinstance(op, ops.Write)}
         self._enumeration: Enumeration | None = None
         self._same: set[Value] | None = None
         self._proven: dict[tuple[tuple[Value, Value], ...], bool] = {}
@@ -164,18 +163,24 @@ class Races(ElementAliasing):
     def is_same_everywhere(self, value: Value) -> bool:
         """Whether all work items compute the same value, from memory that the task only reads."""
         if self._same is None:
-            self._same = set()
-            for block in (self.task.domain, self.task.body):
-                for op in block.walk() if block is not None else ():
-                    if self._keeps_same(op, self._same):
-                        self._same.update(op.results)
+            self._same = same_everywhere(self.task)
         return value in self._same
 
-    def _keeps_same(self, op: Operation, same: set[Value]) -> bool:
-        if isinstance(op, ops.Load):
-            return op.array not in self.written and all(index in same for index in op.indices)
-        pure = op.is_pure or isinstance(op, ops.Shape)
-        return pure and all(operand in same for operand in op.operands)
+
+def same_everywhere(task: Task) -> set[Value]:
+    """The values that all work items compute alike, from memory that the task only reads."""
+    same: set[Value] = set()
+    written = {op.array for op in task.body.walk() if isinstance(op, ops.Write)}
+    for block in (task.domain, task.body):
+        for op in block.walk() if block is not None else ():
+            if isinstance(op, ops.Load):
+                is_known = op.array not in written and same.issuperset(op.indices)
+            else:
+                is_pure = op.is_pure or isinstance(op, ops.Shape)
+                is_known = is_pure and same.issuperset(op.operands)
+            if is_known:
+                same.update(op.results)
+    return same
 
 
 def _pairs(accesses: list[ops.Access]) -> Iterator[tuple[ops.Access, ops.Access]]:

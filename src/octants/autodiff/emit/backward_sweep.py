@@ -93,8 +93,12 @@ class Backward:
 
     def _reverse_store(self, op: ops.Store) -> None:
         array, indices = self.memory.arrays[op.array], self.values.mapped(op.indices)
-        adjoint = self.builder.load(array, indices, ADJOINT)
-        self.builder.store(array, indices, self.builder.constant(0, array.dtype), ADJOINT)
+        zero = self.builder.constant(0, array.dtype)
+        if self.facts.is_repeated(op):  # one of the work items takes the adjoint
+            adjoint = self.builder.atomic("exchange", array, indices, zero, ADJOINT)
+        else:
+            adjoint = self.builder.load(array, indices, ADJOINT)
+            self.builder.store(array, indices, zero, ADJOINT)
         self.adjoints.add(op.value, self.builder.cast(adjoint, adjoint_type(array.dtype)))
 
     def _reverse_subgroup(self, op: ops.Subgroup) -> None:
