@@ -1,6 +1,6 @@
-"""exp, exp2, tanh by an instruction that estimates powers of two, but none that is subnormal.
+"""Functions by instructions that estimate others, as for NVIDIA's GPUs through Vulkan.
 
-Fused sums are never subnormal, either.
+Of exp, exp2 and tanh, estimates of powers are not subnormal, and neither are fused sums.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from octants.ir import ops
 from octants.ir.builder import Builder
 from octants.ir.cloning import emit
 from octants.ir.core import Module, Value
+from octants.mathlib.argument_reduction import USUAL
+from octants.mathlib.fast_by_estimates import FAR
 from octants.mathlib.function_registry import function
 from octants.types.scalars import f32
 from tests.codegen.compiled import Compiled, ndarray, parallel
 from tests.codegen.threads import Threads
-from tests.mathlib.bounds import ESTIMATED, ESTIMATED_TANH
+from tests.mathlib.bounds import ESTIMATED, ESTIMATED_TANH, PLAIN
 from tests.mathlib.compiled_functions import bits, units
 from tests.mathlib.samples import numbers
 from tests.mathlib.test_special_values import UNARY_CASES
@@ -93,6 +95,38 @@ def test_errors_of_tanh_with_cuda() -> None:
     assert units(data["y"][:-2], exact[:-2]).max() <= ESTIMATED_TANH - 2.0
     assert np.isnan(data["y"][-2]) and data["y"][-1] == 1.0
     assert (np.signbit(data["y"]) == np.signbit(x))[:-2].all()
+
+
+def beyond(fn: str, x: Any) -> Any:
+    """A function of angles that are too large for the instruction that estimates it."""
+    arrays = [ndarray("x", f32), ndarray("y", f32)]
+
+    def body(build: Builder, i: Value) -> None:
+        block = function(fn, f32, True, "estimating").block
+        at = next(k for k, op in enumerate(block.ops) if isinstance(op, ops.If))
+        branch = block.ops[at]
+        assert isinstance(branch, ops.If)
+        made = {block.args[0]: build.load(arrays[0], [i])}
+        for op in [*block.ops[:at], *branch.then.ops[:-1]]:
+            emit(build, op, made)
+        build.store(arrays[1], [i], made[branch.then.yielded[0]])
+
+    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
+    data = {"x": x, "y": np.zeros_like(x)}
+    Compiled(Module(fn, arrays, tasks=[task])).run(data)
+    return data["y"]
+
+
+@pytest.mark.parametrize("fn", ["sin", "cos"])
+def test_errors_of_large_angles(fn: str) -> None:
+    quarters = np.arange(41, 20_000) * (np.pi / 2)
+    near = USUAL[24] + np.arange(-100, 100) / 2048
+    x = np.concatenate([quarters, np.geomspace(FAR, 3.4e38, 40_000), near]).astype(np.float32)
+    found = beyond(fn, x)
+    assert units(found, getattr(np, fn)(x.astype(np.longdouble))).max() <= PLAIN[fn]
+    assert np.abs(found).max() <= 1.0
+    assert (bits(beyond(fn, -x)) == bits(-found if fn == "sin" else found)).all()
+    assert np.isnan(beyond(fn, np.array([np.inf, -np.inf, np.nan], np.float32))).all()
 
 
 @pytest.mark.parametrize("fn", ["exp", "exp2", "tanh"])

@@ -13,7 +13,7 @@ from octants.mathlib import coefficients as table
 from octants.mathlib.double_word import Double, normalised, quick_sum, times_pair
 from octants.mathlib.float_formats import Format, format_of
 from octants.mathlib.ir_number import Branch, Number, select
-from octants.types.scalars import i64, u64
+from octants.types.scalars import DType, i64, u64
 
 USUAL = {24: 6000.0, 53: 1.0e6}
 """Up to here the number of quarter turns leaves the products exact."""
@@ -47,11 +47,7 @@ def _reduced_usual(float_format: Format, x: Number) -> tuple[Double, Number]:
 
 
 def _reduced_huge(float_format: Format, x: Number) -> tuple[Double, Number]:
-    word = x.read_as(float_format.word)
-    exponent = word >> float_format.fraction
-    significand = (word & ((1 << float_format.fraction) - 1)) | (1 << float_format.fraction)
-    turns = _turns_f32 if float_format.digits == 24 else _turns_f64
-    high, low = turns(significand, exponent)
+    high, low = turns_f32(x) if float_format.digits == 24 else _turns_f64(*_parts(x))
     quarters = (high + (1 << 61)) >> 62
     high, low = (high << 2) | (low >> 62), low << 2
     fraction = _as_double(float_format, high, low)
@@ -60,31 +56,47 @@ def _reduced_huge(float_format: Format, x: Number) -> tuple[Double, Number]:
     return Double(r.high + undefined, r.low), quarters.to(float_format.word)
 
 
+def _parts(x: Number) -> tuple[Number, Number]:
+    """The significand, an integer, and the exponent of a positive number."""
+    float_format = format_of(x)
+    word, one = x.read_as(float_format.word), 1 << float_format.fraction
+    return (word & (one - 1)) | one, word >> float_format.fraction
+
+
 def _window(offset: Number, first: int, words: int, steps: int) -> list[Number]:
-    """Words of 64 bits of 2 / pi from bit ``offset`` on; bit 0 stands ``first`` before the point.
+    """Words of 2 / pi from bit ``offset`` on; bit 0 stands ``first`` before the point.
 
     The words to begin with are found by halving: a selection for each bit of their number.
     """
-    total = words + (1 << steps)
-    bits = table.TWO_OVER_PI_WORD >> (table.TWO_OVER_PI_BITS + first - 64 * total)
-    mask = (1 << 64) - 1
-    found = [offset.lift((bits >> 64 * k) & mask) for k in reversed(range(total))]
+    size = offset.type.bits
+    total, digits = words + (1 << steps), size.bit_length() - 1
+    bits = table.TWO_OVER_PI_WORD >> (table.TWO_OVER_PI_BITS + first - size * total)
+    mask = (1 << size) - 1
+    found = [offset.lift((bits >> size * k) & mask) for k in reversed(range(total))]
     for step in reversed(range(steps)):
-        is_set = ((offset >> (6 + step)) & 1).differs(0)
+        is_set = ((offset >> (digits + step)) & 1).differs(0)
         kept = words + (1 << step)
         found = [select(is_set, found[k + (1 << step)], found[k]) for k in range(kept)]
-    shift = offset & 63
-    pairs = itertools.pairwise(found)
-    return [(left << shift) | ((right >> 1) >> ((shift ^ 63) & 63)) for left, right in pairs]
+    shift = offset & (size - 1)
+    rest, pairs = (shift ^ (size - 1)) & (size - 1), itertools.pairwise(found)
+    return [(left << shift) | ((right >> 1) >> rest) for left, right in pairs]
 
 
-def _turns_f32(significand: Number, exponent: Number) -> tuple[Number, Number]:
-    """The fraction of a turn of significand * 2**(exponent - 150), as two words of 64 bits."""
-    lead = 16
-    factor = significand.to(u64)
-    first, second = _window(exponent.to(u64) - (152 - lead), lead, 2, 1)
-    high = (factor * (first >> 32)) << 32
-    product = high + factor * (first & _LOW) + ((factor * (second >> 32)) >> 32)
+def turns_f32(x: Number, word: DType = u64) -> tuple[Number, Number]:
+    """The fraction of a turn of an f32 of 32 or more, as two words of 64 bits.
+
+    Most of its integers have the type ``word``: u32 is for machines that take 64 bits by halves.
+    """
+    lead = 20
+    significand, exponent = _parts(x)
+    offset = exponent.to(word) - (152 - lead)
+    if word is u64:
+        head, tail = _window(offset, lead, 2, 1)
+        limbs = [head >> 32, head & _LOW, tail >> 32]
+    else:
+        limbs = [limb.to(u64) for limb in _window(offset, lead, 3, 2)]
+    first, second, third = (significand.to(u64) * limb for limb in limbs)
+    product = (first << 32) + second + (third >> 32)
     return product, product.lift(0)
 
 

@@ -3,6 +3,9 @@
 The instructions of NVIDIA's GPUs for sine and cosine have an error of 2**-20.9 or less near zero,
 growing with the angle: beyond `FAR` the functions of `fast_without_fma` take their place. That for
 powers of two is within two units of the last digit. Through Vulkan, subnormal powers are zero.
+
+Their compilers take long for 64-bit integers, and copy a slow path to wherever it is called.
+So huge angles are reduced by integers of 32 bits, and share one series with all beyond `FAR`.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ import math
 from collections.abc import Callable
 
 from octants.mathlib import coefficients as table
-from octants.mathlib import fast_without_fma
+from octants.mathlib.argument_reduction import USUAL, turns_f32
 from octants.mathlib.fast_with_fma import horner
+from octants.mathlib.fast_without_fma import Angle, reduced_by_half_turns, sine_of
 from octants.mathlib.float_formats import format_of
 from octants.mathlib.hyperbolic import series
 from octants.mathlib.ir_number import Branch, Number, select
-from octants.types.scalars import convert, f32
+from octants.types.scalars import convert, f32, i64, u32
 
 FAR = 64.0
 """The angle from which on the instructions are not used."""
@@ -31,14 +35,36 @@ def _estimated(x: Number, fn: str, otherwise: Callable[[Number], Number]) -> Num
     return branch.merge([rare], [usual])[0]
 
 
+def _beyond(x: Number, quarters: int) -> Number:
+    """The sine of |x| and so many quarter turns, right to a few units of the last digit."""
+    size = abs(x)
+    branch = Branch(~(size <= USUAL[24]))
+    with x.build.into(branch.rare):
+        turns, _ = turns_f32(size, u32)
+        turns = turns + (quarters << 62)
+        half_turns = (turns + (1 << 62)) >> 63
+        r = (turns << 1).read_as(i64).to(x.type) * (math.pi * 2.0**-64)
+        huge = [r + (x - x), half_turns.to(u32)]  # NaN for infinity
+    with x.build.into(branch.usual):
+        angle = reduced_by_half_turns(size, quarters)
+        usual = [angle.rest, angle.word]
+    r, word = branch.merge(huge, usual)
+    return sine_of(Angle(r, r * r, word))
+
+
 def sin(x: Number) -> Number:
     """sin, to 5e-7 for small angles and to 9e-6 for those before `FAR`."""
-    return _estimated(x, "sin_estimate", fast_without_fma.sin)
+    float_format = format_of(x)
+
+    def beyond(x: Number) -> Number:
+        return float_format.with_sign(_beyond(x, 0), float_format.sign_of(x))
+
+    return _estimated(x, "sin_estimate", beyond)
 
 
 def cos(x: Number) -> Number:
     """cos, as `sin`."""
-    return _estimated(x, "cos_estimate", fast_without_fma.cos)
+    return _estimated(x, "cos_estimate", lambda x: _beyond(x, 1))
 
 
 _TO_BINARY = math.log2(math.e)

@@ -35,7 +35,7 @@ def _polynomial(x: Number, square: Number, coefficients: tuple[float, ...]) -> N
 
 
 @dataclass(frozen=True, eq=False)
-class _Angle:
+class Angle:
     """A reduced angle and its square; the word's lowest bit says whether to add half a turn."""
 
     rest: Number
@@ -48,7 +48,7 @@ class _Angle:
         return float_format.with_sign(x, self.word << (float_format.dtype.bits - 1))
 
 
-def _less(x: Number, turns: Number, unit: float, shifted: Number) -> _Angle:
+def _less(x: Number, turns: Number, unit: float, shifted: Number) -> Angle:
     """x without ``turns`` of so many quarters, by products of which all but one are exact.
 
     The last part does not matter to the square.
@@ -57,13 +57,23 @@ def _less(x: Number, turns: Number, unit: float, shifted: Number) -> _Angle:
     r = x
     for part in parts:
         r = r - turns * (part * unit)
-    return _Angle(r - turns * (last * unit), r * r, shifted.read_as(format_of(x).word))
+    return Angle(r - turns * (last * unit), r * r, shifted.read_as(format_of(x).word))
 
 
-def _sine(angle: _Angle) -> Number:
-    """The correction is a product with a square that is a little less than zero for a zero.
+def reduced_by_half_turns(x: Number, quarters: int) -> Angle:
+    """x and no or one quarter turn, without the nearest number of half turns."""
+    shift, half_turns = format_of(x).round_constant, x * (1.0 / math.pi)
+    if not quarters:
+        shifted = half_turns + shift
+        return _less(x, shifted - shift, 2.0, shifted)
+    shifted = (half_turns + 0.5) + shift
+    return _less(x, (shifted - shift) * 2.0 - 1.0, 1.0, shifted)
 
-    So that of a zero has the sign of the zero, and so has the sum.
+
+def sine_of(angle: Angle) -> Number:
+    """The sine; for a zero it has the sign of the zero.
+
+    The square is a little less than zero there, so that the correction has that sign, too.
     """
     z = angle.square
     signed = angle.signed(angle.rest)
@@ -76,27 +86,21 @@ def _branch(x: Number) -> Branch:
 
 def sin(x: Number) -> Number:
     """sin, odd to the bit."""
-    shift = format_of(x).round_constant
     branch = _branch(x)
     with x.build.into(branch.rare):
         rare = trigonometric.sin(x)
     with x.build.into(branch.usual):
-        shifted = x * (1.0 / math.pi) + shift
-        usual = _sine(_less(x, shifted - shift, 2.0, shifted))
+        usual = sine_of(reduced_by_half_turns(x, 0))
     return branch.merge([rare], [usual])[0]
 
 
 def cos(x: Number) -> Number:
     """cos as the sine of a quarter turn more, even to the bit."""
-    shift = format_of(x).round_constant
     branch = _branch(x)
     with x.build.into(branch.rare):
         rare = trigonometric.cos(x)
     with x.build.into(branch.usual):
-        size = abs(x)
-        shifted = (size * (1.0 / math.pi) + 0.5) + shift
-        quarters = (shifted - shift) * 2.0 - 1.0
-        usual = _sine(_less(size, quarters, 1.0, shifted))
+        usual = sine_of(reduced_by_half_turns(abs(x), 1))
     return branch.merge([rare], [usual])[0]
 
 
@@ -105,13 +109,11 @@ def cos_beside_sin(x: Number) -> Number:
 
     What it does at first `sin` does as well: beside that the machine has it for half the work.
     """
-    shift = format_of(x).round_constant
     branch = _branch(x)
     with x.build.into(branch.rare):
         rare = trigonometric.cos(x)
     with x.build.into(branch.usual):
-        shifted = x * (1.0 / math.pi) + shift
-        angle = _less(x, shifted - shift, 2.0, shifted)
+        angle = reduced_by_half_turns(x, 0)
         z = angle.square
         usual = angle.signed(_polynomial(z, z * z, (1.0, *table.COS_HALF_TURN[24])))
     return branch.merge([rare], [usual])[0]
