@@ -53,7 +53,7 @@ from octants.ir.core import Block, Module, Operation, Space, Value
 from octants.passes.loops.unrolled_iterations import LoopRewriter, copy_folded, write_iterations
 from octants.simplify import simplify
 
-_MOST_TRIPS, _MOST_WORK = 16, 500
+_MOST_TRIPS, _MOST_WORK = 24, 1000
 """The most iterations of a loop that is unrolled, and operations of all of them."""
 _PLAIN = ops.Constant, ops.Load, ops.Store, ops.Atomic, ops.Yield
 
