@@ -62,6 +62,16 @@ class _TracksComputations:
     ) -> _Tracking:
         return _Tracking(outputs, refuse)
 
+    def activate(self, value: Any) -> bool:
+        is_scratch = type(value) is torch.Tensor and value.is_floating_point()
+        if not is_scratch or value.requires_grad or value._base is not None:
+            return False
+        value.requires_grad_()
+        return True
+
+    def deactivate(self, array: Any) -> None:
+        array.requires_grad_(False).grad = None
+
     def is_computed(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -578,3 +579,158 @@ def test_other_rows_of_a_field_may_change_between_call_and_derivative():
     rows[1, 2] = 8.0
     with pytest.raises(qd.OctantsRuntimeError, match="OCT371: `rows`"):
         y.sum().backward()
+
+
+@qd.kernel
+def squares_of(x: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+    for i in x:
+        y[i] = x[i] * x[i]
+
+
+@qd.kernel
+def products(x: qd.types.ndarray(ndim=1), z: qd.types.ndarray(ndim=1), y: qd.types.ndarray(ndim=1)):
+    for i in x:
+        y[i] = x[i] * z[i]
+
+
+def by_scratch(x: Any, y: Any) -> None:
+    scratch = torch.empty_like(x)
+    squares_of(x, scratch)
+    squares_of(scratch, y)
+
+
+def in_turns(x: Any, y: Any) -> None:
+    one, other = torch.zeros_like(x), x.new_zeros(x.shape)
+    squares_of(x, one)
+    for _ in range(2):
+        products(one, x, other)
+        products(other, x, one)
+    squares_of(one, y)
+
+
+GLOBAL = torch.zeros(3, dtype=f64)
+
+
+def by_global(x: Any, y: Any) -> None:
+    squares_of(x, GLOBAL)
+    products(x, GLOBAL, y)
+
+
+def by_constant(x: Any, y: Any) -> None:
+    weights, twice = torch.full_like(x, 2.0), torch.zeros_like(x)
+    twice += weights
+    squares_of(weights, weights := torch.zeros_like(x))
+    products(x, twice, twice := torch.zeros_like(x))
+    products(twice, weights, y)
+
+
+def by_detached(x: Any, y: Any) -> None:
+    scratch = torch.zeros_like(x)
+    squares_of(x, scratch)
+    products(x, scratch.detach(), y)
+
+
+def by_paused(x: Any, y: Any) -> None:
+    scratch = torch.zeros_like(x)
+    qd.ad.no_grad(squares_of)(x, scratch)
+    products(x, scratch, y)
+
+
+def gradients_of(f: Any, x: Any) -> list[Any]:
+    def total(x: Any) -> Any:
+        return f(x).sum()
+
+    return [
+        f(x),
+        torch.func.grad(total)(x),
+        torch.func.jvp(f, (x,), (torch.cos(x),))[1],
+        torch.func.jacrev(f)(x),
+        torch.func.hessian(total)(x),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`")
+@pytest.mark.parametrize(
+    ("launches", "same"),
+    [
+        (by_scratch, lambda x: x**4),
+        (in_turns, lambda x: x**12),
+        (by_global, lambda x: x**3),
+        (by_constant, lambda x: 8.0 * x),
+        (by_detached, lambda x: x * (x**2).detach()),
+        (by_paused, lambda x: x * (x**2).detach()),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_tensors_that_functions_make_pass_derivatives_on(launches: Any, same: Any) -> None:
+    function, x = qd.torch.function(launches, out={"y": "x"}), tensor([1.1, 0.5, -0.7]).detach()
+    for _ in range(2):
+        for found, right in zip(gradients_of(function, x), gradients_of(same, x), strict=True):
+            torch.testing.assert_close(found, right)
+    assert not GLOBAL.requires_grad
+    assert GLOBAL.grad is None
+
+
+def by_views(x: Any, y: Any) -> None:
+    scratch = torch.zeros(2, 3, dtype=f64)
+    squares_of(x, scratch[0])
+    squares_of(scratch[0], y)
+
+
+def by_ndarray(x: Any, y: Any) -> None:
+    scratch = qd.ndarray(qd.f64, 3)
+    squares_of(x, scratch)
+    squares_of(scratch, y)
+
+
+@pytest.mark.parametrize("launches", [by_views, by_ndarray])
+def test_derivatives_that_end_within_functions_are_errors(launches: Any) -> None:
+    function, x = qd.torch.function(launches, out={"y": "x"}), tensor([1.0, 2.0, 3.0])
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT374: the gradient ends at `y`"):
+        function(x).sum().backward()
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT374"):
+        torch.func.jvp(function, (x.detach(),), (torch.ones(3, dtype=f64),))
+
+
+VIEWS: dict[str, Any] = {
+    "column": lambda x: x.reshape(2, 3)[:, 1].repeat(3),
+    "every second": lambda x: x[::2],
+    "flipped": lambda x: x.flip(0),
+    "expanded": lambda x: x.sum().expand(4),
+    "one number": lambda x: x[:1].expand(5),
+    "empty": lambda x: x[:0],
+    "offset": lambda x: x[2:5],
+    "half": lambda x: x.half().to(f64),
+    "inference": lambda x: torch.inference_mode()(lambda x: x + 1.0)(x.detach()).clone() * x,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_gradients_are_those_of_torch(view: str) -> None:
+    made, start = VIEWS[view], tensor(np.linspace(-1.0, 1.0, 6))
+    found = []
+    for function in (squares, lambda x: 2.0 * x**2):
+        for run in (
+            lambda f, x: f(x),
+            lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
+        ):
+            x = start.detach().clone().requires_grad_()
+            run(function, made(x)).mul(torch.tensor(3.0, dtype=f64)).sum().backward()
+            found.append(x.grad)
+    for each in found:
+        torch.testing.assert_close(each, found[-1])
+
+
+def test_gradients_in_other_threads_and_under_hooks() -> None:
+    x = tensor([1.0, 2.0, 3.0])
+    with torch.autograd.graph.save_on_cpu():
+        y = squares(x)
+    y.register_hook(lambda adjoint: adjoint * 3.0)
+    thread = threading.Thread(target=y.sum().backward)
+    thread.start()
+    thread.join()
+    assert x.grad.tolist() == [12.0, 24.0, 36.0]
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones(3, dtype=f64))
+        found = torch.autograd.grad(squares(dual).sum(), x)[0]
+        assert torch.autograd.forward_ad.unpack_dual(found).tangent.tolist() == [4.0] * 3

@@ -8,7 +8,7 @@ with the adjoint of a tangent, the gradient by the values is a product with seco
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octants import driver
@@ -74,10 +74,16 @@ class Tangents:
         self._known: dict[Any, tuple[TapedMemory, Ndarray]] = {}
         self._untracked = UntrackedWrites()
         self._ends = GradientEnds()
+        self.prepare: Callable[[int, Specialisation, tuple[Any, ...]], Specialisation] | None = None
+        """Finds the kernel of a launch after what it does for it; see `array_function`."""
         self._paused = 0
         self.thread = threading.get_ident()
         self._around: Any = None
         self._launched: list[tuple[Specialisation, tuple[Any, ...]]] = []
+
+    def refuse_gradient_ends(self) -> None:
+        """Raise errors where tangents end at an array without a gradient, in place of warnings."""
+        self._ends.are_errors = True
 
     def launched(self) -> Sequence[tuple[Specialisation, tuple[Any, ...]]]:
         """The kernels that were launched with tangents, with their arguments, in order."""
@@ -142,6 +148,8 @@ class Tangents:
 
     def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
         """Run a launch with its tangents; launches of other threads run without."""
+        if self.prepare is not None:
+            specialisation = self.prepare(self.paused, specialisation, arguments)
         memories = memories_of(specialisation, arguments)
         chosen: dict[int, Ndarray] = {}
         if not self.paused and threading.get_ident() == self.thread:
@@ -225,7 +233,12 @@ class Tangents:
     def _tangent(
         self, specialisation: Specialisation, array: Array, memory: TapedMemory
     ) -> Ndarray | None:
-        """The tangent of an array of a launch; zeros if it has none yet, and has a gradient."""
+        """The tangent of an array of a launch; zeros if it has none yet, and has a gradient.
+
+        Where torch also computes, what has no gradient is a constant, such as ``x.detach()``.
+        """
+        if self.prepare is not None and not array.has(Companion.ADJOINT):
+            return None
         known = self._known.get(memory.key)
         if known is not None:
             return known[1]

@@ -243,3 +243,21 @@ class InputIsWritten(UserError):
         " before the call"
     )
     remedy = "name it in `inout`, for a call that updates and returns a copy, or in `out`"
+
+
+class GradientEndsWithin(UserError):
+    """A derivative that is zero, or lacks a term, since it ends at an array within a function."""
+
+    array: str
+    kernel: str
+    derivative: str
+    code = "OCT374"
+    exception = OctantsRuntimeError
+    title = (
+        "the {derivative} ends at `{array}`, which has no gradient: a launch wrote it, and kernel"
+        " `{kernel}` reads it"
+    )
+    remedy = (
+        "make the ndarray with `needs_grad=True`, or the tensor with `requires_grad=True`; if it is"
+        " a constant, write it under `qd.ad.no_grad`"
+    )

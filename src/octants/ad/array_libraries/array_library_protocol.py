@@ -117,6 +117,13 @@ class ArrayLibrary(ABC):
         """
         raise NotImplementedError
 
+    def activate(self, value: Any) -> bool:  # noqa: ARG002
+        """Give an array of the library that has no gradient one, if it may have one."""
+        return False
+
+    def deactivate(self, array: Any) -> None:  # noqa: B027
+        """Take back the gradient that `activate` gave."""
+
     def is_computed(self, value: Any) -> bool:  # noqa: ARG002
         """Whether a value was computed from an argument, while computations were tracked."""
         return False

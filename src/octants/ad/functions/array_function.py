@@ -195,7 +195,7 @@ class ArrayFunction(ArraySignature):
                 if duals is None:
                     found = _reversed_without_tape(run, adjoints, wanted, needs_results)
                 return found or _reversed(run, duals, adjoints, wanted)
-            with _tracking(run, given is not None), _around(run, duals, None) as context:
+            with run, _tracking(run, given is not None), _around(run, duals, None) as context:
                 returned = self.function(*run.given.values())
             if tangents is not None:
                 _check_launches(run, context.launched(), active, is_reversed=False)
@@ -265,8 +265,12 @@ def _reversed(
     options = {"seed": seed, "argument_gradients": function.function if numbers else False}
     tape = Tape(loss, clear_gradients=False, **options)
     if gradients is not None:
-        tape = BatchedTape(gradients, loss, **options)
-    with tape:
+        tape = _BatchedScratchTape(run, gradients, loss, **options)
+    elif duals is None and function.may_compute:
+        tape = _ScratchTape(run, loss, clear_gradients=False, **options)
+    if function.library.tracks_computations:
+        tape.refuse_gradient_ends()
+    with run, tape:
         with _tracking(run, function.may_compute), _around(run, duals, tape):
             returned = function.function(*run.given.values())
         _check_launches(run, tape.launched(), wanted, is_reversed=duals is None)
@@ -286,6 +290,21 @@ def _reversed(
     return run.evaluated(returned, duals, {name: found[name] for name in wanted})
 
 
+class _ScratchTape(Tape):
+    """A tape of a function, which may write and read arrays that the library has made within it."""
+
+    def __init__(self, run: _Run, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._run = run
+
+    def launch(self, specialisation: Specialisation, arguments: tuple[Any, ...]) -> Any:
+        return super().launch(self._run.prepared(self.paused, specialisation, arguments), arguments)
+
+
+class _BatchedScratchTape(_ScratchTape, BatchedTape):
+    """The same for several adjoints."""
+
+
 def _tracking(run: _Run, is_needed: bool) -> AbstractContextManager[object]:
     """A context in which the library tracks what it computes from active arguments."""
     function = run.function
@@ -293,11 +312,10 @@ def _tracking(run: _Run, is_needed: bool) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
     def refuse(target: Any) -> None:
-        name = next(name for name in function.outputs if run.given[name] is target)
-        raise ComputedFromArgument(function.name, f"writes to `{name}`").at()
+        found = (f"`{name}`" for name in function.outputs if run.given[name] is target)
+        raise ComputedFromArgument(function.name, f"writes to {next(found, 'an array')}").at()
 
-    outputs = [run.given[name] for name in function.outputs]
-    return function.library.tracking_computations(outputs, refuse)
+    return function.library.tracking_computations(run.written, refuse)
 
 
 def _check_launches(
@@ -368,6 +386,7 @@ class _Run:
 
     `arrays` are those of the library, by the names of the parameters, `passed` what becomes of
     them for a kernel, and `given` for the function. `first_number` is that of the first launch.
+    `written` are arrays that the library may update.
     """
 
     def __init__(
@@ -391,6 +410,37 @@ class _Run:
             for name, value in self.arrays.items()
         }
         self.given = {name: function.library.given(value) for name, value in self.passed.items()}
+        self.written = [self.given[name] for name in function.outputs]
+        self._activated: list[Any] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        for array in self._activated:
+            self.function.library.deactivate(array)
+
+    def prepared(
+        self, paused: int, specialisation: Specialisation, arguments: tuple[Any, ...]
+    ) -> Specialisation:
+        """The kernel of a launch, before which arrays of the library that it writes get gradients.
+
+        Derivatives pass through arrays that the function has made: scratch memory.
+        """
+        if paused or specialisation.evaluate is not None:
+            return specialisation
+        written = [arguments[position] for position in _argument_uses(specialisation)[1]]
+        activated = [array for array in written if self._activate(array)]
+        self._activated += activated
+        self.written += activated
+        if not activated:
+            return specialisation
+        found: Specialisation = specialisation.kernel.specialisation(arguments)
+        return found
+
+    def _activate(self, array: Any) -> bool:
+        is_passed = any(array is each for each in self.passed.values())
+        return not is_passed and self.function.library.activate(array)
 
     @property
     def device(self) -> int | None:
@@ -530,6 +580,10 @@ def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
     for name, made in duals.ndarrays.items():
         if name not in duals.by_value and name != RETURNED:
             tangents.add(run.passed[name], made, name)
+    if function.may_compute:
+        tangents.prepare = run.prepared
+    if function.library.tracks_computations:
+        tangents.refuse_gradient_ends()
     with tangents:
         yield tangents
 

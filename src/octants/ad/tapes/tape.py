@@ -1072,6 +1072,11 @@ class Tape:
         self._entries.append(entry)
 
     @internal
+    def refuse_gradient_ends(self) -> None:
+        """Raise errors where the gradient ends at an array without one, in place of warnings."""
+        self._gradient_ends.are_errors = True
+
+    @internal
     def check_gradient_ends(
         self, specialisation: Specialisation, memories: Mapping[int, TapedMemory]
     ) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsWarning
+from octants.diagnostics.kernel_as_function_errors import GradientEndsWithin
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Array, Companion, Module
 from octants.launch.bound_code import written_arrays
@@ -70,7 +71,12 @@ class GradientEnds:
 
     Args:
         companion: what holds derivatives: adjoints on a tape, tangents in forward mode.
+
+    Attributes:
+        are_errors: Whether they are errors, as in functions of arrays, instead of warnings.
     """
+
+    are_errors = False
 
     def __init__(self, companion: Companion = ADJOINT) -> None:
         self._companion = companion
@@ -137,6 +143,9 @@ class GradientEnds:
 
     def _warn(self, memory: TapedMemory, specialisation: Specialisation) -> None:
         name = self.holds.get(memory.key, memory.name)
+        if self.are_errors:
+            kernel, derivative = specialisation.signature.kernel, _NAMES[self._companion][0]
+            raise GradientEndsWithin(name, kernel, derivative).at()
         _warn_of_read(name, specialisation, self._companion)
 
 
