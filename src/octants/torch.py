@@ -647,7 +647,11 @@ def function(
         OctantsRuntimeError: in the backward pass: the kernel has read a field that was written
             after the call.
     """
-    made = ArrayFunction(kernel, out, inout, _TorchArrays())
+    return _function(ArrayFunction(kernel, out, inout, _TorchArrays()))
+
+
+def _function(made: ArrayFunction) -> Callable[..., Any]:
+    """The function that `function` returns."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         bound = made.bind(arguments, named)
@@ -695,7 +699,7 @@ class Module(torch.nn.Module):  # type: ignore[misc]
             a tensor or a number.
 
     Raises:
-        OctantsTypeError: a name is no parameter of the kernel.
+        OctantsCallError: a name is no parameter of the kernel that a caller gives.
     """
 
     def __init__(
@@ -708,8 +712,11 @@ class Module(torch.nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._function = kernel, out, inout if isinstance(inout, str) else tuple(inout)
-        self._make_call()
+        self._trained = tuple(parameters)
+        made = self._make_call()
         for name, start in parameters.items():
+            if name not in made.inputs:
+                raise made.unknown_input(name)
             is_made = isinstance(start, torch.nn.Parameter)
             numbers = float(start) if isinstance(start, int) else start
             given = start if is_made else torch.nn.Parameter(torch.as_tensor(numbers))
@@ -724,13 +731,16 @@ class Module(torch.nn.Module):  # type: ignore[misc]
         super().__setstate__(state)
         self._make_call()
 
-    def _make_call(self) -> None:
+    def _make_call(self) -> ArrayFunction:
         kernel, out, inout = self._function
-        self._call = function(kernel, out, inout=inout)
+        made = ArrayFunction(kernel, out, inout, _TorchArrays())
+        self._call = _function(made)
+        return made
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """Call the kernel with these arguments and the parameters of the module."""
-        return self._call(*arguments, **named, **dict(self.named_parameters()))
+        trained = {name: getattr(self, name) for name in self._trained}
+        return self._call(*arguments, **named, **trained)
 
 
 class _Loss(OuterLoss):

@@ -692,6 +692,16 @@ def test_derivatives_that_end_within_functions_are_errors(launches: Any) -> None
         torch.func.jvp(function, (x.detach(),), (torch.ones(3, dtype=f64),))
 
 
+def test_a_module_passes_the_parameters_that_it_was_given() -> None:
+    shape = {"y": lambda x, w: (x.shape[0], w.shape[1])}
+    with pytest.raises(qd.OctantsCallError, match="there is no parameter `v`"):
+        qd.torch.Module(dense, out=shape, v=torch.ones(3, 2))
+    layer = qd.torch.Module(dense, out=shape, w=torch.ones(3, 2))
+    layer = torch.nn.utils.parametrizations.weight_norm(layer, "w")
+    x = torch.arange(12.0).reshape(4, 3)
+    torch.testing.assert_close(layer(x), x @ layer.w)
+
+
 VIEWS: dict[str, Any] = {
     "column": lambda x: x.reshape(2, 3)[:, 1].repeat(3),
     "every second": lambda x: x[::2],

@@ -98,6 +98,10 @@ class ArraySignature:
                 raise self._wrong(f"`{name}` is made by the call: it is no input")
         return bind_arguments(self.inputs, self.defaults, arguments, named, self._wrong)
 
+    def unknown_input(self, name: str) -> Exception:
+        """The error for a name that is not that of an argument."""
+        return self._wrong(f"there is no parameter `{name}`")
+
     def _wrong(self, problem: str) -> Exception:
         return WrongArrayCall(self.name, problem, ", ".join(self.inputs)).at()
 
