@@ -21,7 +21,7 @@ from octants.ad.array_libraries.array_library_protocol import ArrayLibrary, Shap
 from octants.ad.array_libraries.device_array_library import DeviceArray
 from octants.ad.array_libraries.numpy_array_library import as_ndarray
 from octants.ad.array_libraries.recycled_array_library import RecycledArrays
-from octants.ad.functions.array_function import ArrayFunction
+from octants.ad.functions.array_function import ONE_AT_A_TIME, ArrayFunction
 from octants.ad.functions.batched_steps import BatchedStep
 from octants.ad.functions.calls_by_address import RepeatedStep
 from octants.ad.functions.field_checks import DerivativeOf, now
@@ -338,8 +338,12 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         return found, tuple(None if each is None else 0 for each in found)
 
 
-_steps: dict[str, Step | BatchedStep] = {}
-"""The steps in programs that torch has recorded, by their keys."""
+_steps: dict[str, tuple[Any, Step | BatchedStep]] = {}
+"""The steps in programs that torch has recorded, by their keys, from the one used longest ago on,
+each with its key in `_known_keys`.
+"""
+_MOST_RECORDED = 4096
+"""The most of these: a program that calls another one is recorded again."""
 _keys = (f"{secrets.token_hex(8)}_{k}" for k in itertools.count())
 """Keys that no other process has: torch keeps compiled programs for later ones."""
 
@@ -351,10 +355,7 @@ _HAS_NO_RULE = torch.Tensor.__torch_dispatch__
 
 def _run_recorded(key: str, inputs: Sequence[Any]) -> list[Any]:
     """Run a step of a recorded program."""
-    step = _steps.get(key)
-    if step is None:
-        raise RecordedElsewhere(key).at()
-    found = step.call(_dense(inputs))
+    found = _step_of(key).call(_dense(inputs))
     return [torch.empty(0) if each is None else each for each in found]
 
 
@@ -363,7 +364,7 @@ def _record(key: str, inputs: Sequence[Any]) -> list[Any]:
     where = inputs[0].device if inputs else None
     return [
         torch.empty(what.shape, dtype=_torch_dtype(what.dtype), device=where)
-        for what in _steps[key].output_shapes(list(map(_shaped, inputs)))
+        for what in _step_of(key).output_shapes(list(map(_shaped, inputs)))
     ]
 
 
@@ -381,7 +382,6 @@ def _is_recorded(tensors: Sequence[Any]) -> bool:
 def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of a step that is called by an operator of torch; None for those of integers."""
     key = _key_of(step)
-    _steps[key] = step
     found = torch.ops.octants.step(key, list(tensors))
     kinds = [kind for kind, _ in step.outputs]
     return tuple(
@@ -390,15 +390,36 @@ def _recorded(step: Step | BatchedStep, tensors: Sequence[Any]) -> tuple[Any, ..
     )
 
 
+def _step_of(key: str) -> Step | BatchedStep:
+    """The step with a key, which is used.
+
+    Raises:
+        OctantsRuntimeError: there is none.
+    """
+    with ONE_AT_A_TIME:
+        found = _steps.pop(key, None)
+        if found is None:
+            raise RecordedElsewhere(key).at()
+        _steps[key] = found
+        return found[1]
+
+
 def _key_of(step: Step | BatchedStep) -> str:
-    """The key of a step; those with the same constants have one."""
+    """The key of a step, which is recorded; those with the same constants have one."""
     batch: Any = None
     alone: Any = step
     if isinstance(step, BatchedStep):
         batch, alone = (step.count, tuple(step.is_batched)), step.step
     constants = template_key(alone.constants)
     what = alone.function, alone.inputs, alone.outputs, constants, batch
-    return _known_keys.setdefault(what, next(_keys))
+    with ONE_AT_A_TIME:
+        key = _known_keys.setdefault(what, next(_keys))
+        _steps.pop(key, None)
+        _steps[key] = what, step
+        while len(_steps) > _MOST_RECORDED:
+            oldest, _ = _steps.pop(next(iter(_steps)))
+            del _known_keys[oldest]
+    return key
 
 
 _is_batched = torch._C._functorch.is_legacy_batchedtensor

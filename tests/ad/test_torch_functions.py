@@ -702,6 +702,19 @@ def test_a_module_passes_the_parameters_that_it_was_given() -> None:
     torch.testing.assert_close(layer(x), x @ layer.w)
 
 
+def test_recorded_steps_that_are_not_used_are_forgotten(monkeypatch: Any) -> None:
+    module = qd.torch
+    monkeypatch.setattr(module, "_MOST_RECORDED", len(module._steps) + 2)
+    before, x = len(module._steps), tensor([1.0, 2.0, 3.0], requires_grad=False)
+    make_fx = torch.fx.experimental.proxy_tensor.make_fx
+    used = make_fx(lambda x: squares(x, 100.0))(x)
+    for factor in range(4):
+        recorded = make_fx(lambda x: squares(x, float(factor)))(x)  # noqa: B023
+        assert recorded(x).tolist() == [factor * 1.0, factor * 4.0, factor * 9.0]
+        assert used(x).tolist() == [100.0, 400.0, 900.0]
+    assert len(module._steps) == len(module._known_keys) == before + 2
+
+
 VIEWS: dict[str, Any] = {
     "column": lambda x: x.reshape(2, 3)[:, 1].repeat(3),
     "every second": lambda x: x[::2],
