@@ -50,7 +50,6 @@ def test_a_system_without_posix_threads_and_signals() -> None:
     for _ in range(3):
         kernel.run(data)
     np.testing.assert_array_equal(data["x"], 3 * np.arange(1, 300_002))
-    device.set_threads(8)
     device.close()
     device.at_exit()
 
@@ -233,19 +232,6 @@ def test_each_thread_gets_its_own_failure() -> None:
         for _ in range(5):
             texts = list(executor.map(work, range(8)))
             assert all(f"item {1000 * k}\n" in text for k, text in enumerate(texts)), texts
-    device.close()
-
-
-def test_another_number_of_threads() -> None:
-    device = CpuDevice(2)
-    kernel = Compiled(increment(), device)
-    data = {"x": np.zeros(100_000, np.int32)}
-    for turn, threads in enumerate((4, 1, 3, 3, 0)):
-        device.set_threads(threads)
-        assert device.threads == (threads or system_limits.thread_count())
-        kernel.run(data)
-        assert (data["x"] == (turn + 1) * np.arange(1, 100_001)).all()
-    device.close()
     device.close()
 
 

@@ -32,8 +32,7 @@ def test_kernels_run_on_several_threads() -> None:
             kernel.run(data)
         np.testing.assert_array_equal(data["x"], 30 * np.arange(1, 300_002))
         assert library.count_calls() == 3 * (round_ + 1)
-        device.set_threads(1)
-        device.set_threads(4)
+        device.pool.stop()
     device.close()
 
 

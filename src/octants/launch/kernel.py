@@ -180,11 +180,6 @@ class Kernel(Generic[P, R_co]):
         return is_known and (specialisation.is_valid is None or specialisation.is_valid())
 
     @internal
-    def last_launched(self) -> Specialisation | None:
-        """The specialisation that was launched last."""
-        return max(self._specialisations.values(), key=lambda each: each.number, default=None)
-
-    @internal
     def check_gradient(self, specialisation: Specialisation) -> None:
         """Raise an error if ``grad`` cannot reverse the launches by the module of the kernel.
 

@@ -22,13 +22,11 @@ def write_for(
     op: ops.For,
     inside: Inside,
     condition: Condition,
-    lower: Operand | None = None,
 ) -> None:
-    """Write a counting loop; its counter is a variable, which starts at ``lower`` if given."""
+    """Write a counting loop; its counter is a variable."""
     code, dtype = body.code, op.lower.type
     counter, *carried = variables = [body.variable(arg) for arg in op.body.args]
-    start = body.use(op.lower) if lower is None else lower
-    write_all(body, variables, [start, *(body.use(init) for init in op.inits)])
+    write_all(body, variables, [body.use(op.lower), *(body.use(init) for init in op.inits)])
     upper = body.use(op.upper)
 
     def iterate() -> None:

@@ -200,10 +200,6 @@ class CpuDevice(SerialLaunches, HostMemory):
         """The number of threads that run a parallel loop."""
         return self.pool.threads
 
-    def set_threads(self, max_threads: int) -> None:
-        """Set the number of threads; 0: as many as the process may use."""
-        self.pool.resize(max_threads or system_limits.thread_count())
-
     @property
     def record_buffer_bytes(self) -> int:
         """The bytes of all record buffers, which are retained for later launches until `close`."""

@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from octants.abi import MAXIMUM_RECORD_BUFFER
 from octants.runtime.cpu.native.linking import Support
@@ -19,16 +18,11 @@ _POLL_SECONDS = 1e-4
 class _Helpers:
     """The memory of the helper threads, which must outlive them."""
 
-    def __init__(self, support: Support) -> None:
+    def __init__(self, support: Support, count: int) -> None:
         self.support = support
         self._memory, self.address = aligned(Pool)
         self.fields = Pool.from_address(self.address)
         self.fields.started = -1
-        self.workers: list[Worker] = []
-        self._worker_memory: Any = None
-
-    def set_count(self, count: int) -> None:
-        """Allocate memory for ``count`` helpers, none of which may be running."""
         self._worker_memory, start = aligned(Worker, max(1, count))
         size = ctypes.sizeof(Worker)
         self.workers = [Worker.from_address(start + size * k) for k in range(count)]
@@ -55,14 +49,14 @@ class ThreadPool:
         self, support: Support, threads: int, record_buffer_limit: int, record_budget: int = 0
     ) -> None:
         self._support = support
-        self._helpers = _Helpers(support)
+        self._helpers = _Helpers(support, max(0, threads - 1) if support.has_threads else 0)
         self.address, self.fields = self._helpers.address, self._helpers.fields
         self.fields.record_buffer_limit = record_buffer_limit
         self.fields.record_buffer_kept = record_buffer_limit // 4
         self._record_budget = record_budget or MAXIMUM_RECORD_BUFFER
+        self.fields.record_buffer_share = self.share
         if support.has_threads:
             support.prepare(self.address)
-        self._set_threads(threads)
         weakref.finalize(self, self._helpers.end).atexit = False
 
     @property
@@ -79,13 +73,6 @@ class ThreadPool:
     def record_buffer_bytes(self) -> int:
         """The size of all record buffers, including those of launching threads, in bytes."""
         return int(self.fields.record_buffer_bytes)
-
-    def resize(self, threads: int) -> None:
-        """Set the number of threads for later launches."""
-        if threads != self.threads:
-            with self.exclusive():
-                self._helpers.end()
-                self._set_threads(threads)
 
     def stop(self, patience: float = float("inf")) -> None:
         """Stop the helpers and free their record buffers, unless a launch uses them for more than
@@ -127,10 +114,6 @@ class ThreadPool:
             worker.capacity = 0
         if self._support.has_threads:
             self._support.prepare(self.address)
-
-    def _set_threads(self, threads: int) -> None:
-        self._helpers.set_count(max(0, threads - 1) if self._support.has_threads else 0)
-        self.fields.record_buffer_share = self.share
 
     def free_record_buffers(self) -> None:
         """Free the record buffers of the helpers, unless a launch is using them."""
