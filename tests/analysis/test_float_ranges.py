@@ -49,7 +49,7 @@ ANYWHERE = {
 def stored_range(task: Task) -> tuple[float, float]:
     """The range of what the last store of a task stores."""
     *_, store = (op for op in task.body.walk() if isinstance(op, ops.Store))
-    return FloatRanges(task, ops.constants_in(task.body))[store.value]
+    return FloatRanges(task, ops.constants_in(task.body), [store.value])[store.value]
 
 
 @pytest.mark.parametrize("body", ANYWHERE)
@@ -126,7 +126,7 @@ def test_positions_on_a_grid(expression: str) -> None:
     module = kernel.specialise((np.zeros((3, 4), np.float32), y, 5)).module
     task = module.tasks[-1]
     *_, update = (op for op in task.body.walk() if isinstance(op, ops.Atomic))
-    low, high = FloatRanges(task, ops.constants_in(task.body))[update.value]
+    low, high = FloatRanges(task, ops.constants_in(task.body), [update.value])[update.value]
     wanted = GRID[expression]
     if wanted is None:
         assert max(-low, high) > 1e6

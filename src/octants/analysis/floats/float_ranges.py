@@ -15,11 +15,12 @@ is NaN either way. Ranges include what rounding adds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from octants.analysis.indices.affine_arithmetic import Affine
 from octants.analysis.indices.facts_from_valid_indices import InBounds
+from octants.cached_property import cached_property
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Task, Value
 from octants.ir.ops.arithmetic import ROUNDINGS, SINES
@@ -70,6 +71,8 @@ def result_range(op: Operation | None, of: RangeOf) -> Range:
 
 def _rounded(exact: Range) -> Range:
     """A range of rounded results, of more than one number, since they may be NaN."""
+    if exact is ANY:
+        return ANY
     low, high = (math.copysign(math.inf, end) if abs(end) > _HUGE else end for end in exact)
     low, high = low - _ROUNDING * abs(low) - _TINY, high + _ROUNDING * abs(high) + _TINY
     return (low, high) if low < high else ANY
@@ -128,11 +131,15 @@ def _negative(x: Range) -> Range:
 
 
 def _sum(lhs: Range, rhs: Range) -> Range:
+    if lhs is ANY or rhs is ANY:
+        return ANY
     return lhs[0] + rhs[0], lhs[1] + rhs[1]
 
 
 def _product(lhs: Range, rhs: Range) -> Range:
     """The range of a product; that of zero and infinity is NaN."""
+    if lhs is ANY and rhs is ANY:
+        return ANY
     ends = [0.0 if 0.0 in (a, b) else a * b for a in lhs for b in rhs]
     return min(ends), max(ends)
 
@@ -156,27 +163,60 @@ def _extremum(fn: str, lhs: Range, rhs: Range) -> Range:
 
 
 class FloatRanges:
-    """The ranges of the floats of a task.
+    """The ranges of some floats of a task, and of all floats that they depend on.
 
     Args:
         task: The task.
         constants: The numbers of constants in its body.
+        values: The floats.
     """
 
-    def __init__(self, task: Task, constants: Mapping[Value, Any]) -> None:
-        self._constants = constants
+    def __init__(self, task: Task, constants: Mapping[Value, Any], values: Iterable[Value]) -> None:
         self._found: dict[Value, Range] = {}
-        self._definitions = {value: op for op in task.body.walk() for value in op.results}
+        self._definitions: dict[Value, Operation] = {}
+        self._loops: dict[Value, tuple[ops.For, int]] = {}
+        for op in task.body.walk():
+            for value in op.results:
+                self._definitions[value] = op
+            if isinstance(op, ops.For):
+                self._loops.update((arg, (op, at)) for at, arg in enumerate(op.carried))
+        self._relevant = self._with_sources(values)
+        for value in self._relevant:
+            constant = constants.get(value)
+            if constant is not None and math.isfinite(constant):
+                self._found[value] = float(constant), float(constant)
         self._grid = _Grid(task, self)
         self._carries = False
         self._visit(task.body)
         if self._carries:  # ranges that follow from nothing carried: others follow from them
             self._visit(task.body)
 
+    def _with_sources(self, values: Iterable[Value]) -> set[Value]:
+        """The values, and all floats that their ranges depend on."""
+        relevant: set[Value] = set()
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value not in relevant and value.type.is_float:
+                relevant.add(value)
+                waiting += self._sources(value)
+        return relevant
+
+    def _sources(self, value: Value) -> Iterable[Value]:
+        op = self._definitions.get(value)
+        if isinstance(op, ops.For):
+            return self._carried_from(op, op.results.index(value))
+        if isinstance(op, ops.If):
+            at = op.results.index(value)
+            return op.then.yielded[at], op.orelse.yielded[at]
+        if op is None:
+            return self._carried_from(*self._loops[value]) if value in self._loops else ()
+        return () if getattr(op, "fn", None) in _RESULTS else op.operands
+
+    def _carried_from(self, op: ops.For, at: int) -> tuple[Value, Value]:
+        return op.inits[at], op.body.yielded[at]
+
     def __getitem__(self, value: Value) -> Range:
-        constant = self._constants.get(value)
-        if constant is not None and math.isfinite(constant):
-            return float(constant), float(constant)
         return self._found.get(value, ANY)
 
     def definition(self, value: Value) -> Operation | None:
@@ -194,11 +234,11 @@ class FloatRanges:
                 ends = zip(op.then.yielded, op.orelse.yielded, strict=True)
                 for result, (one, other) in zip(op.results, ends, strict=True):
                     self._note(result, _union(self[one], self[other]))
-            elif len(op.results) == 1 and op.results[0].type.is_float:
+            elif len(op.results) == 1 and op.results[0] in self._relevant:
                 self._note(op.results[0], self._range(op))
 
     def _note(self, value: Value, known: Range) -> None:
-        if value.type in (f32, f64) and known != ANY:
+        if known is not ANY and known != ANY and value.type in (f32, f64):
             self._found[value] = known
 
     def _visit_loop(self, op: ops.For) -> None:
@@ -216,7 +256,8 @@ class FloatRanges:
         if isinstance(op, ops.Cast) and not op.x.type.is_float:
             low, high = self._grid.integer_range(op.x)
             return float(low), float(high)
-        return _intersection(result_range(op, self.__getitem__), self._by_index(op))
+        known, by_index = result_range(op, self.__getitem__), self._by_index(op)
+        return known if by_index is ANY else _intersection(known, by_index)
 
     def _by_index(self, op: Operation) -> Range:
         """The range of a quotient by an extent, or of the distance from a whole number."""
@@ -296,8 +337,12 @@ class _Grid:
     """The integers of a task, and floats that are linear functions of an index and an extent."""
 
     def __init__(self, task: Task, ranges: FloatRanges) -> None:
-        self._integers = InBounds(task)
+        self._task = task
         self._ranges = ranges
+
+    @cached_property
+    def _integers(self) -> InBounds:
+        return InBounds(self._task)
 
     def integer_range(self, value: Value) -> tuple[int, int]:
         """The range of an integer."""

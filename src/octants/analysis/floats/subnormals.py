@@ -45,10 +45,12 @@ def may_flush(task: Task) -> bool:
         return False
     products = _Products(task.body)
     for op in task.body.walk():
-        is_of_floats = any(value.type.is_float for value in op.operands)
-        if not products.is_of_integers(op) and is_of_floats and _may_magnify(op):
+        if products.is_of_integers(op):
+            products.note_of_integers(op)
+        elif _may_magnify(op) and any(value.type.is_float for value in op.operands):
             return False
-        products.visit(op)
+        else:
+            products.visit(op)
     return not products.may_magnify()
 
 
@@ -83,32 +85,38 @@ class _Products:
         self._carried: list[Value] = []
         self._adjoints: list[Value] = []
         self._users: dict[Value, list[Value]] = {}
-        self._scaled: dict[Value, list[Value]] = {}  # results that are small where a value is
+        self._scaled: set[Value] = set()  # results that are small where an operand is
 
     def is_of_integers(self, op: Operation) -> bool:
         """Whether an operation makes a number of integers and constants."""
-        return isinstance(op, (ops.Constant, ops.Cast, ops.Unary, ops.Binary)) and all(
-            value in self._of_integers or not value.type.is_float for value in op.operands
-        )
+        if not isinstance(op, (ops.Constant, ops.Cast, ops.Unary, ops.Binary)):
+            return False
+        for value in op.operands:
+            if value.type.is_float and value not in self._of_integers:
+                return False
+        return True
+
+    def note_of_integers(self, op: Operation) -> None:
+        """Note the result of an operation that is of integers."""
+        self._of_integers.update(op.results)
+        if not isinstance(op, ops.Constant) or _SUMMAND < abs(op.value) < 1 / _SUMMAND:
+            self._plain.update(op.results)
 
     def visit(self, op: Operation) -> None:
-        """Note what an operation makes of small numbers."""
-        if self.is_of_integers(op):
-            self._of_integers.update(op.results)
-            is_plain = not isinstance(op, ops.Constant) or _SUMMAND < abs(op.value) < 1 / _SUMMAND
-            self._plain.update(op.results if is_plain else ())
-            return
-        self._link(self._users, op.operands, op.results)
-        if isinstance(op, ops.Loop):
+        """Note what another operation makes of small numbers."""
+        self._link(op.operands, op.results)
+        if isinstance(op, (ops.Unary, ops.Binary, ops.Fma, ops.Select)):
+            self._compute(op, getattr(op, "fn", ""))
+        elif isinstance(op, ops.Loop):
             self._carried += [*op.carried, *op.results]
             for sources in (op.inits, op.body.yielded):
                 for source, arg, result in zip(sources, op.carried, op.results, strict=True):
-                    self._link(self._users, [source], [arg, result])
+                    self._link([source], [arg, result])
         elif isinstance(op, ops.If):
+            self._scaled.update(op.results)
             for region in op.regions:
                 for source, result in zip(region.yielded, op.results, strict=True):
-                    self._link(self._users, [source], [result])
-                    self._link(self._scaled, [source], [result])
+                    self._link([source], [result])
         elif isinstance(op, ops.Load):
             if op.companion is Companion.ADJOINT:
                 self._adjoints.append(op.result)
@@ -119,12 +127,10 @@ class _Products:
             for result, *values in zip(op.results, *pushed, strict=True):
                 is_plain = bool(values) and self._plain.issuperset(values)
                 (self._plain.add if is_plain else self._small.append)(result)
-        elif isinstance(op, (ops.Unary, ops.Binary, ops.Fma, ops.Select)):
-            self._compute(op, getattr(op, "fn", ""))
 
     def _compute(self, op: ops.Unary | ops.Binary | ops.Fma | ops.Select, fn: str) -> None:
         if fn not in _SMOOTH or fn in _ODD:
-            self._link(self._scaled, op.operands, op.results)
+            self._scaled.add(op.result)
         if fn.startswith("cos") or (fn not in _SMOOTH and self._plain.issuperset(op.operands)):
             self._plain.add(op.result)
         elif fn == "mul" or isinstance(op, ops.Fma):
@@ -133,16 +139,19 @@ class _Products:
             if one not in self._plain and other not in self._plain:
                 self._small.append(op.result)
 
-    @staticmethod
-    def _link(edges: dict[Value, list[Value]], sources: list[Value], targets: list[Value]) -> None:
+    def _link(self, sources: list[Value], targets: list[Value]) -> None:
         for source in sources:
-            edges.setdefault(source, []).extend(targets)
+            known = self._users.get(source)
+            if known is None:
+                self._users[source] = [*targets]
+            else:
+                known += targets
 
     def may_magnify(self) -> bool:
         """Whether a product that may be subnormal has a factor that may be large."""
         adjoints = reachable(self._adjoints, self._users)
         carried = [value for value in self._carried if value not in adjoints]
-        small = reachable([*self._small, *carried], self._scaled)
+        small = reachable([*self._small, *carried], self._users, self._scaled)
         return any(
             one is not other
             and (

@@ -38,7 +38,7 @@ from typing import TypeGuard
 from octants.analysis.floats.float_ranges import FloatRanges, magnitude
 from octants.compile_profile import staged
 from octants.ir import ops
-from octants.ir.core import Block, Module, Operation
+from octants.ir.core import Module, Operation
 from octants.ir.ops.arithmetic import BOUNDED
 from octants.mathlib.argument_reduction import USUAL
 from octants.mathlib.fast_by_estimates import FAR
@@ -56,21 +56,18 @@ def bound_angles(module: Module, estimates: bool = False) -> None:
         estimates: whether the machine estimates sines and cosines of f32, up to `FAR`.
     """
     for task in module.tasks:
-        if any(map(_has_slow_path, task.body.walk())):
-            ranges = FloatRanges(task, ops.constants_in(task.body))
-            _rewrite(task.body, ranges, estimates)
+        found = [op for op in task.body.walk() if _has_slow_path(op)]
+        if not found:
+            continue
+        angles = [op.x for op in found]
+        ranges = FloatRanges(task, ops.constants_in(task.body), angles)
+        for op in found:
+            if magnitude(ranges[op.x]) < _limit(op, estimates):
+                op.fn = _NAMES[op.fn]
 
 
 def _has_slow_path(op: Operation) -> TypeGuard[ops.Unary]:
     return isinstance(op, ops.Unary) and op.fn in _NAMES and op.x.type in (f32, f64)
-
-
-def _rewrite(block: Block, ranges: FloatRanges, estimates: bool) -> None:
-    for op in block.ops:
-        for region in op.regions:
-            _rewrite(region, ranges, estimates)
-        if _has_slow_path(op) and magnitude(ranges[op.x]) < _limit(op, estimates):
-            op.fn = _NAMES[op.fn]
 
 
 def _limit(op: ops.Unary, estimates: bool) -> float:
