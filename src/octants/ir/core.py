@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from octants.diagnostics.span import InlinedCall, Span
+from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
 from octants.types.companions import Companion as Companion
 from octants.types.layouts import Layout, Strided
@@ -371,15 +372,33 @@ def rebuild(
     results: list[Value] | None = None,
 ) -> Operation:
     """A copy of ``op`` with other operands and regions, and fresh results unless given."""
-    single = len(op.OPERANDS)
-    fields: dict[str, Any] = dict(zip(op.OPERANDS, operands[:single], strict=True))
-    if op.VARIADIC is not None:
-        fields[op.VARIADIC] = operands[single:]
-    fields.update((name, getattr(op, name)) for name in op.ATTRIBUTES)
-    fields.update(zip(op.REGIONS, op.regions if regions is None else regions, strict=True))
     if results is None:
         results = [Value(value.type, value.name) for value in op.results]
-    return type(op)(**fields, results=results, location=op.location)
+    kind = type(op)
+    make = _REBUILDERS.get(kind)
+    if make is None:
+        make = _REBUILDERS[kind] = _rebuilder(kind)
+    return make(op, operands, op.regions if regions is None else regions, results)
+
+
+_Rebuilder = Callable[[Operation, list[Value], list[Block], list[Value]], Operation]
+_REBUILDERS: dict[type[Operation], _Rebuilder] = {}
+
+
+def _rebuilder(kind: type[Operation]) -> _Rebuilder:
+    """Generate `rebuild` for a class, as code that names its fields: it runs often."""
+    variadic = [] if kind.VARIADIC is None else [kind.VARIADIC]
+    names = [*kind.OPERANDS, *variadic, *kind.REGIONS]
+    fields = [f"{name}=_{name}" for name in names]
+    fields += [f"{name}=op.{name}" for name in kind.ATTRIBUTES]
+    values = [*(f"_{name}" for name in kind.OPERANDS), *(f"*_{name}" for name in variadic)]
+    lines = [
+        "def rebuilt(op, operands, regions, results):",
+        f"[{', '.join(values)}] = operands",
+        f"[{', '.join(f'_{name}' for name in kind.REGIONS)}] = regions",
+        f"return kind({', '.join([*fields, 'results=results', 'location=op.location'])})",
+    ]
+    return define("rebuilt", "\n    ".join(lines), {"kind": kind})
 
 
 def replace_operands(op: Operation, resolve: Callable[[Value], Value]) -> None:

@@ -150,8 +150,9 @@ class _Scope:
         """The value of an operation that dominates the builder's position."""
         scope: _Scope | None = self
         while scope is not None:
-            if key in scope.shared:
-                return scope.shared[key]
+            known = scope.shared.get(key)
+            if known is not None:
+                return known
             scope = scope.outer
         return None
 
@@ -187,6 +188,8 @@ class _SharingBuilder(Builder):
 
     def _drop_overwritten(self, op: Operation) -> None:
         """Drop a store to a work item's own memory if this operation overwrites it unread."""
+        if op.is_scalar:
+            return
         unread = self.scope.unread
         if isinstance(op, ops.Store):
             if op.array.space is Space.LOCAL:
@@ -196,7 +199,7 @@ class _SharingBuilder(Builder):
                 earlier[tuple(op.indices)] = op
         elif isinstance(op, ops.Access):
             unread.pop(op.ref, None)
-        elif not op.is_scalar:
+        else:
             unread.clear()
 
     @contextmanager
@@ -310,9 +313,12 @@ class _Folder:
         known = self.scope.find(key) or self._known_remainder(op, operands)
         if known is None:
             scope = self._outermost_scope(operands, op.is_costly)
-            with self.builder.within(scope):
-                build = _BUILD.get(type(op), _build_alike)
+            build = _BUILD.get(type(op), _build_alike)
+            if scope is self.scope:
                 known = build(self.builder, op, operands)
+            else:
+                with self.builder.within(scope):
+                    known = build(self.builder, op, operands)
             scope.shared[key] = known
             if isinstance(op, ops.Binary) and op.fn == "sub" and known.type.is_float:
                 self._note_difference(op, operands[0], operands[1], known)

@@ -95,6 +95,8 @@ class _Pruner:
                 self.parent[op] = parent
             for k, value in enumerate(op.results):
                 self.definition[value] = op, k
+            if op.is_scalar:
+                continue
             if op.has_effects:
                 self.work.append(op)
             elif isinstance(op, ops.RecordPush):
@@ -119,9 +121,12 @@ class _Pruner:
         if op in self.live_ops:
             return
         self.live_ops.add(op)
-        if op in self.parent:
-            self.work.append(self.parent[op])
-        if isinstance(op, ops.While):
+        parent = self.parent.get(op)
+        if parent is not None and parent not in self.live_ops:
+            self.work.append(parent)
+        if op.is_scalar:
+            self.work += op.operands
+        elif isinstance(op, ops.While):
             self.work.extend(op.condition.yielded)
         elif isinstance(op, (ops.For, ops.If, ops.RecordPush)):
             self.work.extend(getattr(op, name) for name in op.OPERANDS)
@@ -139,9 +144,9 @@ class _Pruner:
         if entry is None:
             return  # an argument of the outermost block
         op, k = entry
-        self.work.append(op)
-        if k < 0:
-            return  # the counter of a loop
+        self._mark_operation(op)
+        if k < 0 or op.is_scalar:
+            return  # the counter of a loop, or an operation that needs all its operands
         if isinstance(op, ops.If):
             self.work += [op.then.yielded[k], op.orelse.yielded[k]]
         elif isinstance(op, ops.Loop):
@@ -171,8 +176,9 @@ class _Pruner:
             thin = _THIN.get(type(op))
             if thin is not None:
                 thin(self, op)
-            for region in op.regions:
-                self._sweep(region)
+            if op.REGIONS:
+                for region in op.regions:
+                    self._sweep(region)
 
     def _keep(self, values: list[Value]) -> list[int]:
         return [k for k, value in enumerate(values) if value in self.live_values]
