@@ -61,6 +61,8 @@ class AffineExpressions:
             for value in op.results:
                 self.definitions[value] = op
                 self.home[value] = loops
+            if not op.REGIONS:
+                continue
             inner = (*loops, op) if isinstance(op, ops.Loop) else loops
             if isinstance(op, ops.For):
                 self._counters[op.body.args[0]] = op.lower, op.upper

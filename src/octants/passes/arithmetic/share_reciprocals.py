@@ -48,9 +48,10 @@ _ARITHMETIC = (ops.Unary, ops.Binary, ops.Fma, ops.Select, ops.Cast)
 def share_reciprocals(module: Module) -> None:
     """Share them in each block, in place."""
     for task in module.tasks:
-        derivatives = _derivatives(task.body)
-        if derivatives:
-            _share(task.body, derivatives)
+        if any(map(_is_division, task.body.walk())):
+            derivatives = _derivatives(task.body)
+            if derivatives:
+                _share(task.body, derivatives)
 
 
 def _derivatives(body: Block) -> set[Value]:
@@ -97,6 +98,8 @@ def _share(body: Block, derivatives: set[Value]) -> None:
 
 def _divides(op: Operation, derivatives: set[Value]) -> TypeGuard[ops.Binary]:
     """Whether an operation divides a derivative by what is none."""
-    if not isinstance(op, ops.Binary) or op.fn != "div" or op.rhs.type not in (f32, f64):
-        return False
-    return op.lhs in derivatives and op.rhs not in derivatives
+    return _is_division(op) and op.lhs in derivatives and op.rhs not in derivatives
+
+
+def _is_division(op: Operation) -> TypeGuard[ops.Binary]:
+    return isinstance(op, ops.Binary) and op.fn == "div" and op.rhs.type in (f32, f64)
