@@ -16,15 +16,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
+from octants.analysis.lanes.choose_loops import SMALL_IN_ROWS
 from octants.analysis.sums.sliding_windows import SlidingWindow
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.sliding_sums import SlidingSums
 from octants.ir import ops
 from octants.ir.core import Block, Operation, Space, Task, Value
 from octants.ir.slices import backward_slice
-
-_MOST = 120
-"""Operations: a body of more is not written twice."""
 
 
 class InteriorTiles:
@@ -49,8 +47,8 @@ class InteriorTiles:
     @staticmethod
     def may_be_in(task: Task) -> bool:
         """Whether a task is small enough to be written twice."""
-        found = list(itertools.islice(task.body.walk(), _MOST + 1))
-        return len(found) <= _MOST and not any(isinstance(op, ops.Loop) for op in found)
+        found = list(itertools.islice(task.body.walk(), SMALL_IN_ROWS + 1))
+        return len(found) <= SMALL_IN_ROWS and not any(isinstance(op, ops.Loop) for op in found)
 
     def slides(self, op: Operation) -> bool:
         """Whether an update, in the tile being written, is made through a window."""
