@@ -20,6 +20,8 @@ from tests.seeds import each_once
 pytestmark = pytest.mark.skipif(
     not lanes_of_target(TARGET), reason="the vectors of this CPU are none to rely on"
 )
+SHAPES = [(3, 33), (2, 8), (5, 16), (1, 100), (6, 64), (9, 40)]
+SHAPES += [(4, 1), (3, 2), (2, 7), (2, 17), (3, 127), (2, 129)]
 NUMPY = {qd.f64: np.float64, qd.f32: np.float32, qd.i64: np.int64, qd.u32: np.uint32}
 
 
@@ -67,7 +69,7 @@ def scattered(x: np.ndarray[Any, Any], w: np.ndarray[Any, Any]) -> np.ndarray[An
 
 @pytest.mark.parametrize(
     ("dtype", "shape", "threads"),
-    each_once(list(NUMPY), [(3, 33), (2, 8), (5, 16), (1, 100), (6, 64), (9, 40)], [1, 2]),
+    each_once(list(NUMPY), SHAPES, [1, 2]),
     ids=str,
 )
 def test_sums_are_those_of_one_work_item_at_a_time(

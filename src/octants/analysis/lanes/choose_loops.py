@@ -24,10 +24,6 @@ from octants.target import ALWAYS, MOST_VECTORS, NEVER, Vectors
 _FEW = 2  # values that a loop carries, and work items
 """Work items that are not worth lanes; carried values that fit the registers of several vectors."""
 _SMALL = 60  # operations: only a body of less is compiled for whole tiles and once more for others
-SMALL_IN_ROWS, _MASKING = 120, 16
-"""The same for tiles in rows, and for interior tiles, which gain more; the lanes of vectors whose
-masks cost nothing.
-"""
 _LARGE = 400  # operations on registers: a body of more has none to spare for several vectors
 _HUGE = 3000  # operations: a body of more is not compiled once more for few work items
 _PAYS = 2.0  # the least gain by the estimate, which is rough
@@ -87,17 +83,12 @@ def choose(task: Task, vectors: Vectors, noalias: bool = False) -> LaneChoice:
         f"lanes gain a factor of {gain:.1f}",
         lanes,
         fewest=_fewest(lanes, gain) if is_twofold else 0,
-        splits=size <= _SMALL if rows is None else _splits_rows(size, vectors),
+        splits=rows is None and size <= _SMALL,
         even=count is not None and count % lanes == 0 and _has_whole_tiles(task, rows, lanes),
         gain=max(1.0, gain),
         rows=rows,
         facts=facts,
     )
-
-
-def _splits_rows(size: int, vectors: Vectors) -> bool:
-    """Whether whole tiles in rows gain by code of their own: where masked instructions are slow."""
-    return size <= SMALL_IN_ROWS and vectors.lanes < _MASKING
 
 
 def _has_whole_tiles(task: Task, rows: ContiguousRows | None, lanes: int) -> bool:

@@ -17,7 +17,7 @@ class LaneChoice:
         reason: why, for `inspect`.
         lanes: how many work items run at once; 0 for one by one.
         fewest: launches of fewer work items run them one by one.
-        splits: whole tiles have code of their own, without masks.
+        splits: whole tiles, not in rows, have a function of their own, without masks.
         even: there are whole tiles only.
         gain: the estimated speed-up.
         rows: the rows with which tiles end.

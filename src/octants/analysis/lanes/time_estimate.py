@@ -237,14 +237,18 @@ class LaneCost:
     # -- memory -----------------------------------------------------------------------------------
 
     def _load(self, op: ops.Load) -> Cost:
+        return Cost(1, self._usual_access(op, self._costs.gathered))
+
+    def _usual_access(self, op: ops.Load | ops.Atomic, one_by_one: float) -> float:
+        """The cost of an access, which may be to neighbours but at boundaries."""
         dtype, step = op.array.dtype, self._step(op)
-        tile = self._access(step, dtype, self._costs.gathered)
+        tile = self._access(step, dtype, one_by_one)
         if step is None and self._step_inside(op) == dtype.size:
             contiguous = self._registers(dtype) + 2 * self._registers(i64) + _TEST
             tile = min(tile, contiguous)
-        return Cost(1, tile)
+        return tile
 
-    def _step_inside(self, op: ops.Load) -> int | None:
+    def _step_inside(self, op: ops.Load | ops.Atomic) -> int | None:
         """The bytes from lane to lane of most tiles, away from boundaries; None if unknown."""
         distances = strides(op.array, op.companion, len(op.indices))
         varying = [k for k, index in enumerate(op.indices) if self._facts.varies(index)]
@@ -275,8 +279,7 @@ class LaneCost:
         if op in self._updates.collected:
             return Cost(2, 2 * registers)
         if isinstance(op, ops.Atomic) and op.ref in self._updates.plain:
-            tile = self._access(self._step(op), op.array.dtype, self._costs.added)
-            return Cost(3, 3 * tile)
+            return Cost(3, 3 * self._usual_access(op, self._costs.added))
         if isinstance(op, ops.Atomic) and self._step(op) == 0:
             return Cost(ATOMIC, ATOMIC + 4 * registers + 4)
         return Cost(ATOMIC, self._one_by_one(ATOMIC))

@@ -156,20 +156,7 @@ class _Finder(AffineExpressions):
             waiting = {op: c for op, c in waiting.items() if op not in part}
             anchor = next((op for op in family.anchors if op in part), None)
             if anchor is not None:
-                part = {op: c - part[anchor] for op, c in part.items()}
-                window = self._window(family, anchor, part)
-                if len(window.distances) > 1:
-                    yield window
-
-    def _window(
-        self, family: _Family, anchor: ops.Atomic, distances: dict[ops.Atomic, int]
-    ) -> SlidingWindow:
-        """A window, without updates whose bounds would be tested before the anchor is known."""
-        source = self.definitions.get(anchor.indices[family.axis])
-        ready = -1 if source is None else self.order[source]
-        found: dict[Operation, int] = {
-            op: distance
-            for op, distance in distances.items()
-            if op not in family.bounded or self.order[op] > ready
-        }
-        return SlidingWindow(anchor, family.axis, found, frozenset(family.bounded & found.keys()))
+                distances: dict[Operation, int] = {op: c - part[anchor] for op, c in part.items()}
+                bounded = frozenset(family.bounded & distances.keys())
+                if len(distances) > 1:
+                    yield SlidingWindow(anchor, family.axis, distances, bounded)

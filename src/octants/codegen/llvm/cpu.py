@@ -16,9 +16,11 @@ from octants import abi
 from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.cost_model import UNINTERRUPTED
 from octants.analysis.floats.subnormals import may_flush, normal_roots
+from octants.analysis.lanes.boundaries import Boundaries
 from octants.analysis.lanes.choose_loops import LaneChoice, choose
 from octants.analysis.sums.privatisation import PrivatisedSums, find_sums
 from octants.analysis.sums.reductions import find_reductions
+from octants.analysis.sums.sliding_windows import SlidingWindow
 from octants.artifact import Artifact
 from octants.codegen.llvm import llvmlite_driver, local_arrays, privatised_sums, work_item_loop
 from octants.codegen.llvm.function_text import FunctionText, Machine
@@ -26,9 +28,10 @@ from octants.codegen.llvm.instruction_writer import LlvmCode
 from octants.codegen.llvm.lanes import work_item_loop as lane_items
 from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.grouped_additions import find_grouped
-from octants.codegen.llvm.lanes.interior_tiles import InteriorTiles
+from octants.codegen.llvm.lanes.interior_tiles import FREE_MASKS, InteriorTiles
 from octants.codegen.llvm.lanes.operations import TABLE as LANE_TABLE
-from octants.codegen.llvm.lanes.sliding_sums import find_sliding
+from octants.codegen.llvm.lanes.segments import Segments
+from octants.codegen.llvm.lanes.sliding_sums import SlidingSums, find_sliding
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target, vectors_of
 from octants.codegen.llvm.llvmlite_driver import has_fused, is_x64
 from octants.codegen.llvm.llvmlite_driver import host_target as host_target
@@ -253,10 +256,10 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     """Write the functions of a task: one, and others for tiles of work items."""
     task, choice = kernel.module.tasks[position], kernel.choices[position]
     if choice.lanes:
-        _write_tiles(kernel, machine, position, name)
+        needs_single = _write_tiles(kernel, machine, position, name)
         name += _SINGLE
-    if choice.lanes and not choice.fewest:
-        return
+        if not (choice.fewest or needs_single):
+            return
     f = FunctionText(kernel, machine, TABLE, position)
     f.restartable = restartable(task.body)
     f.reserved, f.normal_roots = pushes_in_reserve(task.body), _normal_roots(kernel, task)
@@ -270,7 +273,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         f.block(task.body)
         f.branch("return")
         f.start("return")
-    _finish_task(f, name)
+    _finish_task(f, name, "noinline" if choice.lanes else "")
 
 
 _ALIGNED = "alignstack(64)"
@@ -280,8 +283,12 @@ LLVM aligns it only if it knows in advance that it must.
 """
 
 
-def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> None:
-    """Write a function for all items, or one for whole tiles and one for the rest."""
+def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str) -> bool:
+    """Write a function for all items, or one for whole tiles and one for the rest.
+
+    Returns:
+        Whether it calls the function of single items.
+    """
     task, choice = kernel.module.tasks[position], kernel.choices[position]
     facts = choice.facts
     if facts is None:
@@ -290,17 +297,23 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
     roots = _normal_roots(kernel, task)
     sums, noalias = kernel.sums[position], kernel.module.noalias
     groups = find_grouped(task, sums, facts, choice.lanes, noalias)
-    is_small = InteriorTiles.may_be_in(task)
-    windows = []
+    is_small, boundaries, windows = InteriorTiles.may_be_in(task), None, list[SlidingWindow]()
     if is_small:
-        windows = find_sliding(task, sums, facts, choice.rows, choice.lanes, noalias)
-    has_rest = choice.splits and not choice.even and choice.rows is None
+        boundaries = Boundaries(task, facts, choice.rows)
+        windows = find_sliding(task, sums, facts, choice.rows, choice.lanes, noalias, boundaries)
+    is_stencil = bool(boundaries or windows)
+    splits = is_small and machine.vector_bits < FREE_MASKS and bool(boundaries or not choice.even)
+    needs_single = bool(windows and (boundaries or not splits))
+    has_rest = choice.splits and not choice.even and not is_stencil
 
     def write(function: str, rest: str, *, overhangs: bool) -> None:
         f = LaneText(kernel, machine, LANE_TABLE, position, choice.lanes, facts, TABLE)
         f.overhangs, f.rows = overhangs, choice.rows
-        if is_small and not (has_rest and overhangs):
-            f.interior = InteriorTiles(task, windows, splits=choice.splits)
+        if is_stencil or (choice.rows is not None and overhangs):
+            sliding = SlidingSums(windows, set(task.body.ops))
+            single = name + _SINGLE if needs_single else ""
+            f.segments = Segments(boundaries, sliding.distances(), single)
+            f.interior = InteriorTiles(sliding, splits=splits, in_all=bool(single))
         f.restartable, f.reserved = restartable(task.body), pushes_in_reserve(task.body)
         f.used = task.body.used()
         f.update_groups, f.normal_roots = groups, roots
@@ -317,7 +330,8 @@ def _write_tiles(kernel: KernelText, machine: Machine, position: int, name: str)
         write(name, name + _REST, overhangs=False)
         write(name + _REST, "", overhangs=True)
     else:
-        write(name, "", overhangs=not choice.even)
+        write(name, "", overhangs=bool(boundaries) or not choice.even)
+    return needs_single
 
 
 def _normal_roots(kernel: KernelText, task: Task) -> set[Value]:

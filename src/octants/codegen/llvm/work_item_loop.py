@@ -50,7 +50,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     f.branch("done")
     f.start("done")
     following, goes_on = f.next_item(end, "nuw nsw" if natural else "nsw")
-    item.incoming.append((following, "done"))
+    item.incoming.append((following, f.label))
     f.close_phi(item)
     f.branch_if(goes_on, "item", after)
 

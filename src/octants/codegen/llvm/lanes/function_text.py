@@ -62,6 +62,19 @@ class ProbableLine:
     step: int
 
 
+class SegmentWriter(Protocol):
+    """The writer of loops over tiles of a segment; see `segments`."""
+
+    def begin(self, f: LaneText, index: Value, end: str) -> None:
+        """Write the beginning of a segment, and of its loop over tiles."""
+
+    def next(self, f: LaneText, end: str) -> tuple[str, str]:
+        """Write the end of the loop over tiles; return the next segment, and if there is one."""
+
+    def first_lane(self, f: LaneText) -> str:
+        """Return the number of the first lane with a work item."""
+
+
 class TileWriter(Protocol):
     """The writer of the code of tiles; see `interior_tiles`."""
 
@@ -96,15 +109,17 @@ class LaneText(FunctionText):
     ) -> None:
         super().__init__(kernel, machine, table, task)
         self.scalar_table = scalar_table
-        self.iterations: dict[Value, str] = {}  # iteration numbers; see `control_flow.for_`
+        self.iterations: dict[Value, str] = {}  # and bounded indices; see `control_flow.binary`
         self.used: set[Value] = set()  # operands of any operation; see `atomics.atomic`
         self.lanes = lanes
         self.update_groups: dict[Operation, SumGroup | None] = {}  # see `grouped_additions`
         self.interior: TileWriter | None = None  # if some tiles have code of their own
+        self.segments: SegmentWriter | None = None  # where tiles end
         self.makers: dict[Value, Operation] = {}  # in a function: which operation makes a value
         self.overhangs = False  # whether the last tile may be partial
         self.rows: ContiguousRows | None = None  # in which work items are contiguous
-        self._row, self._position_in_row, self._step = "", "", ""
+        self._row, self.position_in_row = "", ""
+        self.is_whole = ""  # in a segment: whether all lanes of the tile have a work item
         self.uniformity = uniformity
         self.mask: str | None = None
         self.tile_mask: str | None = None  # the lanes with a work item
@@ -212,20 +227,29 @@ class LaneText(FunctionText):
     # -- work items -----------------------------------------------------------------------------
 
     def begin_item(self, index: Value, end: str) -> None:
-        """Bind the index of a tile of work items, and mask those beyond the end or the row.
+        """Bind the index of a tile of work items, and mask those beyond the end.
 
         Args:
             index: The task's argument.
             end: The upper bound of the work items.
         """
-        register, length = self.item_type, ""
+        if self.segments is not None:
+            self.segments.begin(self, index, end)
+            return
+        register = self.item_type
         if self.rows is not None:
-            length = self._row_length()
-            self._row = super().apply("udiv", register, self.item, length)
-            self._position_in_row = super().apply("urem", register, self.item, length)
+            self.begin_row()
         if self.overhangs:
-            self._mask_overhang(register, end, length)
+            left = super().apply("sub", register, end, self.item)
+            self.mask = self.tile_mask = self.numbers_below(register, left)
         self.bind(index, self._neighbours(register, self.item))
+
+    def begin_row(self) -> str:
+        """Compute the row of a work item, and its position there; return the row's length."""
+        length, register = self._row_length(), self.item_type
+        self._row = super().apply("udiv", register, self.item, length)
+        self.position_in_row = super().apply("urem", register, self.item, length)
+        return length
 
     def item_body(self, body: Block) -> None:
         if self.interior is None:
@@ -236,18 +260,6 @@ class LaneText(FunctionText):
     def end_items(self) -> None:
         if self.interior is not None:
             self.interior.finish(self)
-
-    def _mask_overhang(self, register: str, end: str, length: str) -> None:
-        """Mask the lanes beyond the end, or beyond the row if rows have a length."""
-        left = super().apply("sub", register, end, self.item)
-        if length:
-            in_row = super().apply("sub", register, length, self._position_in_row)
-            left = super().intrinsic("smin", register, [(register, left), (register, in_row)])
-            most = (register, str(self.lanes))
-            self._step = super().intrinsic("smin", register, [(register, left), most])
-        wide, numbers = self.spread(register, left), self._numbers(register)
-        self.mask = self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
-        self.tile_mask = self.mask
 
     def _row_length(self) -> str:
         """Return the length of a row; where that is zero, all work items are in one."""
@@ -262,12 +274,15 @@ class LaneText(FunctionText):
     def next_item(self, end: str, flags: str) -> tuple[str, str]:  # noqa: ARG002
         register = self.item_type
         self.mask = None
-        if self.rows is not None and self.overhangs:
-            following = super().apply("add", register, self.item, self._step)
-            return following, super().apply("icmp slt", register, following, end)
+        if self.segments is not None:
+            return self.segments.next(self, end)
         following = super().apply("add", register, self.item, self.lanes)
         left = super().apply("sub", register, end, self.item)  # a step may lead past all numbers
         return following, super().apply("icmp sgt", register, left, self.lanes)
+
+    def wide_item(self, item: str) -> str:
+        """Extend the number of a work item to i64."""
+        return item if self.item_type == "i64" else super().convert("sext", "i32", item, "i64")
 
     def in_row(self, value: Value) -> str | None:
         """Return the operand of a row's number, or of a position in it."""
@@ -276,8 +291,13 @@ class LaneText(FunctionText):
         if value in self.rows.numbers:
             return self._row
         if value in self.rows.columns:
-            return self._neighbours(self.item_type, self._position_in_row)
+            return self._neighbours(self.item_type, self.position_in_row)
         return None
+
+    def numbers_below(self, register: str, bound: str) -> str:
+        """Return a mask of the lanes whose number is less than a bound."""
+        wide, numbers = self.spread(register, bound), self._numbers(register)
+        return self.assign_vector(f"icmp sgt {self.vector(register)} {wide}, {numbers}")
 
     def _numbers(self, register: str) -> str:
         return "<" + ", ".join(f"{register} {lane}" for lane in range(self.lanes)) + ">"
@@ -554,6 +574,15 @@ class LaneText(FunctionText):
             return operand
         vector = self.vector(type)
         return self.assign(f"extractelement {vector} {operand}, i{self.lanes} {lane}")
+
+    def first_of_tile(self) -> str:
+        """Return the number of the first lane with a work item, in the type of `bits`."""
+        register, bits = self.item_type, f"i{self.lanes}"
+        lane = "0" if self.segments is None else self.segments.first_lane(self)
+        if lane == "0" or register == bits:
+            return lane
+        narrows = self.lanes < int(register[1:])
+        return super().convert("trunc" if narrows else "zext", register, lane, bits)
 
     def last_active(self) -> str:
         """Return the number of the last active lane, in the type of `bits`."""

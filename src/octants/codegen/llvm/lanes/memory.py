@@ -165,7 +165,8 @@ def load_from(
     name = f"@llvm.masked.gather.{_suffix(f, type)}.v{f.lanes}p0"
     pointers, active, start = f.vector("ptr"), f.mask, addresses(f, address)
     if active is not None and active == f.tile_mask and _loads_one_by_one(f):
-        start, active = f.choose(active, "ptr", start, f.element("ptr", start, "0")), None
+        first = f.element("ptr", start, f.first_of_tile())
+        start, active = f.choose(active, "ptr", start, first), None
     f.text.declare(name, vector, f"{pointers}, i32, {mask}, {vector}")
     return f.assign_vector(
         f"call {vector} {name}({pointers} {start}, i32 {align},"

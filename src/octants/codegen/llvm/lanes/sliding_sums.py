@@ -12,17 +12,20 @@ At the end of the tile they are moved to their positions in the window, and adde
     added       carried to the next tile, which adds it to its own first elements
 
 If the next tile is elsewhere, as in another row, what is carried is added to memory first. Where
-two tiles are side by side, work items access all elements of the vector. Elsewhere only elements
-with a sum other than zero are loaded and stored, since others may be outside of the array.
+two tiles are side by side, work items access all elements of the vector. Elsewhere, and in partial
+tiles, only elements with a sum other than zero are loaded and stored, since others may be outside
+of the array.
 
-All this is code of `interior_tiles`: all lanes are active, and none is at a boundary.
+No lane is at a boundary: see `segments`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 
 from octants.analysis.control_flow.uniformity import Uniformity
+from octants.analysis.lanes.boundaries import Boundaries
 from octants.analysis.lanes.row_major_loops import ContiguousRows
 from octants.analysis.sums.privatisation import PrivatisedSums
 from octants.analysis.sums.reductions import find_reductions, neutral
@@ -34,7 +37,7 @@ from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.lanes.memory import LaneAddress
 from octants.codegen.llvm.lanes.sum_functions import call_sum
 from octants.ir import ops
-from octants.ir.core import Operation, Task
+from octants.ir.core import Operation, Task, Value
 from octants.types.scalars import DType
 
 
@@ -45,6 +48,7 @@ def find_sliding(
     rows: ContiguousRows | None,
     lanes: int,
     noalias: bool,
+    boundaries: Boundaries,
 ) -> list[SlidingWindow]:
     """Find the windows of additions to private sums.
 
@@ -55,6 +59,7 @@ def find_sliding(
         rows: The rows in which work items are neighbours.
         lanes: How many work items run in step.
         noalias: No two arrays of its kernel share memory.
+        boundaries: The boundaries at which segments of tiles end.
     """
     if not sums:
         return []
@@ -65,7 +70,8 @@ def find_sliding(
         if isinstance(op, ops.Atomic) and op.ref in sums and op not in collected
     }
     lines = [task.body.args[0], *(() if rows is None else rows.columns)]
-    return find_windows(task, updates, facts, lines, lanes // 2)
+    windows = find_windows(task, updates, facts, lines, lanes // 2)
+    return [each for each in (_of_known(w, boundaries) for w in windows) if len(each.distances) > 1]
 
 
 class SlidingSums:
@@ -84,6 +90,15 @@ class SlidingSums:
 
     def __contains__(self, op: Operation) -> bool:
         return op in self._window_of
+
+    def distances(self) -> dict[tuple[Value, Value], int]:
+        """Return the distances between bounded indices and their anchors' if sums slide."""
+        return {
+            (_index(window, op), _index(window, window.anchor)): distance
+            for window in self.windows
+            for op, distance in window.distances.items()
+            if op in window.bounded
+        }
 
     def begin_tile(self, f: LaneText) -> None:
         """Begin the sums of a tile with nothing."""
@@ -110,19 +125,36 @@ class SlidingSums:
         else:
             self._totals[key] = numbers
 
-    def end_tile(self, f: LaneText) -> None:
-        """Add the sums of all windows to memory."""
+    def end_tile(self, f: LaneText, *, ends_masked: bool) -> None:
+        """Add the sums of all windows to memory.
+
+        Args:
+            f: The function.
+            ends_masked: The next tile has no mask, so that no inactive lane may be beside it.
+        """
         for window in self.windows:
             self._add_window(f, window)
+        if ends_masked and f.mask is not None:
+            mask, last = f.vector("i1"), f"i{f.lanes} {f.lanes - 1}"
+            goes_on = f.assign(f"extractelement {mask} {f.mask}, {last}")
+            ended, further = f.fresh_label("ended"), f.fresh_label("further")
+            f.branch_if(goes_on, further, ended)
+            f.start(ended)
+            self.finish(f)
+            f.branch(further)
+            f.start(further)
 
     def finish(self, f: LaneText) -> None:
-        """Add what windows still carry when the last tile has ended."""
+        """Add what windows still carry, as at the end of the last tile."""
         for window in self.windows:
-            if len(window.ordered) > 1:
-                op, (carried, end) = window.anchor, self._carried(f, window)
-                address = f.assign(f"load ptr, ptr {end}, align 8")
-                held = f.read_variable(carried, f.type(op.array.dtype))
-                _add_where_nonzero(f, op, address, held)
+            if len(window.ordered) == 1:
+                continue
+            op, (carried, end) = window.anchor, self._carried(f, window)
+            address, register = f.assign(f"load ptr, ptr {end}, align 8"), f.type(op.array.dtype)
+            _add_where_nonzero(f, op, address, f.read_variable(carried, register))
+            f.write_variable(carried, register, _zeros(f, op.array.dtype))
+            start = _behind(f, address, -f.lanes * op.array.dtype.size)
+            f.emit(f"store ptr {start}, ptr {end}, align 8")  # where no later whole tile begins
 
     def _add_window(self, f: LaneText, window: SlidingWindow) -> None:
         op, dtype = window.anchor, window.anchor.array.dtype
@@ -141,7 +173,11 @@ class SlidingSums:
         beside, elsewhere, further = map(f.fresh_label, ("beside", "elsewhere", "further"))
         f.branch_if(goes_on, beside, elsewhere, likely=True)
         f.start(beside)
-        _add_vector(f, op, start, arithmetic.combine(f, "add", dtype, here, held))
+        numbers, mask = arithmetic.combine(f, "add", dtype, here, held), f.mask
+        if mask is not None:
+            f.mask = _nonzero(f, dtype, numbers)
+        _add_vector(f, op, start, numbers)
+        f.mask = mask
         f.branch(further)
         f.start(elsewhere)
         _add_where_nonzero(f, op, before, held)
@@ -175,6 +211,23 @@ class SlidingSums:
         return numbers, address
 
 
+def _of_known(window: SlidingWindow, boundaries: Boundaries) -> SlidingWindow:
+    """Return a window without bounded updates whose distance cannot be tested."""
+    known = boundaries.is_known(_index(window, window.anchor))
+    kept = {
+        op: distance
+        for op, distance in window.distances.items()
+        if op not in window.bounded or (known and boundaries.is_known(_index(window, op)))
+    }
+    return dataclasses.replace(window, distances=kept)
+
+
+def _index(window: SlidingWindow, op: Operation) -> Value:
+    """Return the index of an update along the window."""
+    assert isinstance(op, ops.Atomic)
+    return op.indices[window.axis]
+
+
 def _sum(f: LaneText, window: SlidingWindow, distance: int) -> str:
     """Return the variable for the sum of a tile's conditional updates at a distance."""
     return f.vector_variable((window, distance), f.type(window.anchor.array.dtype))
@@ -200,15 +253,17 @@ def _moved(f: LaneText, dtype: DType, totals: dict[int, str], by: int) -> str:
 
 
 def _add_where_nonzero(f: LaneText, op: ops.Atomic, address: str, numbers: str) -> None:
-    dtype = op.array.dtype
-
     def write(inner: LaneText, pointers: list[str], values: list[str]) -> None:
         inner.vectors.update(values)
-        zero = f"{inner.vector(inner.type(dtype))} {values[0]}, zeroinitializer"
-        inner.mask = inner.assign_vector(f"{'fcmp une' if dtype.is_float else 'icmp ne'} {zero}")
+        inner.mask = _nonzero(inner, op.array.dtype, values[0])
         _add_vector(inner, op, pointers[0], values[0])
 
     call_sum(f, op, "window", [address], [numbers], write)
+
+
+def _nonzero(f: LaneText, dtype: DType, numbers: str) -> str:
+    compare = "fcmp une" if dtype.is_float else "icmp ne"
+    return f.assign_vector(f"{compare} {f.vector(f.type(dtype))} {numbers}, zeroinitializer")
 
 
 def _add_vector(f: LaneText, op: ops.Atomic, address: str, numbers: str) -> None:
