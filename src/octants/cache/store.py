@@ -62,8 +62,6 @@ class FileStore:
         self.largest = largest
         self.policy = policy
         self.version = version
-        self.hits = 0
-        self.misses = 0
         self.writes = 0
         self._can_write = True
 
@@ -73,7 +71,6 @@ class FileStore:
         try:
             data = _content(path)
         except FileNotFoundError:
-            self.misses += 1
             return None
         except OSError as error:
             self._warn(f"cannot be read ({error})")
@@ -82,7 +79,6 @@ class FileStore:
         if parts is None:
             self.reject(name)
             return None
-        self.hits += 1
         if self.policy == "lru":
             _touch(path)
         return parts[1]
