@@ -56,6 +56,7 @@ class _TracksComputations:
     """The base of libraries whose functions may also compute by torch."""
 
     tracks_computations = True
+    refuses_gradient_ends = True
 
     def tracking_computations(
         self, outputs: Sequence[Any], refuse: Callable[[Any], None]

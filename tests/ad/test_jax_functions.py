@@ -541,3 +541,59 @@ def test_compiled_gradients_without_fields_take_no_time_of_their_value() -> None
     gradient = jax.jit(jax.grad(lambda x: squares(x).sum()))
     text = gradient.lower(X).compile().as_text()
     assert text.count('custom_call_target="octants_step"') == 1
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+def test_fields_that_a_call_reads_and_then_writes(transform: Any) -> None:
+    qd.init(arch=qd.cpu)
+    state = qd.field(qd.f32, shape=3)
+
+    @qd.kernel
+    def update(x: qd.types.ndarray(qd.f32, 1), y: qd.types.ndarray(qd.f32, 1)):
+        for i in x:
+            y[i] = state[i] * x[i]
+        for i in x:
+            state[i] += 1.0
+
+    function = qd.jax.function(update, out={"y": "x"})
+    with pytest.raises(Exception, match="OCT375: `update` reads `state`"):
+        transform(jax.value_and_grad(lambda x: function(x).sum()))(X)
+
+
+TRANSFORMED: dict[str, Any] = {
+    "scan": lambda f: jax.grad(
+        lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 2)[0].sum()
+    ),
+    "checkpointed scan": lambda f: jax.grad(
+        lambda x: jax.lax.scan(jax.checkpoint(lambda c, _: (f(c), None)), x, None, 2)[0].sum()
+    ),
+    "cond": lambda f: jax.vmap(lambda x: jax.lax.cond(x.sum() > 0, f, jnp.sin, x)),
+    "while": lambda f: (
+        lambda x: jax.jvp(
+            lambda x: jax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, f(c[1])), (0, x))[
+                1
+            ],
+            (x,),
+            (x,),
+        )
+    ),
+    "empty": lambda f: jax.grad(lambda x: f(x[:0]).sum()),
+    "view": lambda f: jax.grad(lambda x: f(x.T[0]).sum()),
+    "transposed": lambda f: lambda x: jax.linear_transpose(jax.linearize(f, x)[1], x)(x),
+    "donated": lambda f: lambda x: jax.jit(f, donate_argnums=0)(x + 0.0),
+    "reduced": lambda f: jax.vmap(lambda x: jax.lax.psum(f(x), "i"), axis_name="i"),
+    "no program": lambda f: jax.grad(lambda x: jax.jit(f)(x).sum()),
+    "batch of derivatives": lambda f: jax.vmap(jax.hessian(lambda x: f(x).sum())),
+    "auxiliary": lambda f: jax.value_and_grad(lambda x: (f(x).sum(), f(x)), has_aux=True),
+}
+
+
+@pytest.mark.parametrize("how", TRANSFORMED)
+def test_transformations_are_those_of_jax(how: str) -> None:
+    of_rows = how in ("cond", "view", "reduced", "batch of derivatives")
+    x = jnp.stack([X, X + 1.0, 0.5 - X]) if of_rows else X
+    with jax.disable_jit(how == "no program"):
+        found, right = (TRANSFORMED[how](f)(x) for f in (squares, lambda x: 2.0 * x**2))
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-5)

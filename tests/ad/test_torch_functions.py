@@ -757,3 +757,82 @@ def test_gradients_in_other_threads_and_under_hooks() -> None:
         dual = torch.autograd.forward_ad.make_dual(x, torch.ones(3, dtype=f64))
         found = torch.autograd.grad(squares(dual).sum(), x)[0]
         assert torch.autograd.forward_ad.unpack_dual(found).tangent.tolist() == [4.0] * 3
+
+
+@pytest.mark.parametrize(
+    "case", ["scratch", "cleared", "rows", "counted", "updated", "reset", "i32"]
+)
+def test_fields_that_functions_write(case: str) -> None:
+    """What a call reads and then writes, its derivative would read as the call has left it."""
+    qd.init(arch=qd.cpu)
+    state, rows = (qd.field(qd.f64, shape, needs_grad=True) for shape in (3, (4, 3)))
+    counter = qd.field(qd.i32, ())
+    array = qd.types.ndarray(qd.f64, 1)
+
+    @qd.kernel
+    def load(x: array):
+        for i in x:
+            state[i] = 2.0 * x[i]
+
+    @qd.kernel
+    def add(x: array):
+        for i in x:
+            state[i] += x[i] * 2.0
+
+    @qd.kernel
+    def update(x: array, y: array):
+        for i in x:
+            state[i] = state[i] * 0.5 + 1.0
+        for i in x:
+            y[i] = state[i] * x[i]
+
+    @qd.kernel
+    def scale(x: array, y: array):
+        for i in x:
+            y[i] = state[i] * x[i]
+
+    @qd.kernel
+    def clear():
+        for i in state:
+            state[i] = 0.0
+
+    @qd.kernel
+    def next_row(x: array, t: qd.i32):
+        for i in x:
+            rows[t + 1, i] = rows[t, i] * x[i]
+
+    @qd.kernel
+    def last_row(y: array):
+        for i in y:
+            y[i] = 2.0 * rows[2, i]
+
+    @qd.kernel
+    def count():
+        counter[None] += 1
+
+    @qd.kernel
+    def scale_by_counter(x: array, y: array):
+        for i in x:
+            y[i] = x[i] ** 2 * counter[None]
+
+    functions: dict[str, Any] = {
+        "scratch": lambda x, y: (load(x), scale(x, y)),
+        "cleared": lambda x, y: (add(x), scale(x, y), clear()),
+        "rows": lambda x, y: (next_row(x, 0), next_row(x, 1), last_row(y)),
+        "counted": lambda x, y: (count(), load(x), scale(x, y)),
+        "updated": update,
+        "reset": lambda x, y: (scale(x, y), load(x)),
+        "i32": lambda x, y: (scale_by_counter(x, y), count()),
+    }
+    rows.fill(1.0)
+    counter[None] = 2
+    function, x = qd.torch.function(functions[case], out={"y": "x"}), tensor([1.0, 2.0, 3.0])
+    for _ in range(2):
+        x.grad = None
+        y = function(x)
+        if case in ("updated", "reset", "i32"):
+            with pytest.raises(qd.OctantsRuntimeError, match="OCT375: .* in the same call"):
+                y.sum().backward()
+        else:
+            y.sum().backward()
+            assert x.grad.tolist() == [4.0, 8.0, 12.0]

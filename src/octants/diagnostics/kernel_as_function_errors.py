@@ -261,3 +261,18 @@ class GradientEndsWithin(UserError):
         "make the ndarray with `needs_grad=True`, or the tensor with `requires_grad=True`; if it is"
         " a constant, write it under `qd.ad.no_grad`"
     )
+
+
+class StateChanged(UserError):
+    """A function read a field before it wrote it: its derivatives read what it wrote."""
+
+    reader: str
+    array: str
+    writer: str
+    code = "OCT375"
+    exception = OctantsRuntimeError
+    title = (
+        "`{reader}` reads `{array}`, which `{writer}` then writes in the same call: a derivative"
+        " launches both again, and would read what the call has left there"
+    )
+    remedy = "pass `{array}` as an argument that is named in `inout`, or write it first"

@@ -102,6 +102,9 @@ class ArrayLibrary(ABC):
     None: `recycled_array_library.RecycledArrays`.
     """
 
+    refuses_gradient_ends = False
+    """Whether derivatives that end at an array within a function are errors, and no warnings."""
+
     tracks_computations = False
     """Whether there is a context `tracking_computations`."""
 

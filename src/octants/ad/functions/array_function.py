@@ -268,7 +268,7 @@ def _reversed(
         tape = _BatchedScratchTape(run, gradients, loss, **options)
     elif duals is None and function.may_compute:
         tape = _ScratchTape(run, loss, clear_gradients=False, **options)
-    if function.library.tracks_computations:
+    if function.library.refuses_gradient_ends:
         tape.refuse_gradient_ends()
     with run, tape:
         with _tracking(run, function.may_compute), _around(run, duals, tape):
@@ -582,7 +582,7 @@ def _around(run: _Run, duals: _Duals | None, tape: Tape | None) -> Any:
             tangents.add(run.passed[name], made, name)
     if function.may_compute:
         tangents.prepare = run.prepared
-    if function.library.tracks_computations:
+    if function.library.refuses_gradient_ends:
         tangents.refuse_gradient_ends()
     with tangents:
         yield tangents

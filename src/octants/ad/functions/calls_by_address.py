@@ -140,6 +140,7 @@ class _RecycledCall:
         function = step.function
         make = None if isinstance(function.kernel, Kernel) else function.library.recycled
         self._library: RecycledArrays = (make or RecycledArrays)(device)  # type: ignore[assignment]
+        self._library.refuses_gradient_ends = function.library.refuses_gradient_ends
         self._is_read_only = function.library.recycled is None  # tensors may be written
         again = ArrayFunction(function.function, function.out, function.inout, self._library)
         self._step = Step(again, step.constants, step.inputs, step.outputs)

@@ -13,8 +13,8 @@ from typing import Any
 
 from octants import driver
 from octants.ad.functions.repeated_runs import next_number
-from octants.diagnostics.kernel_as_function_errors import FieldChanged
-from octants.launch.gradients.operand_changes import Launched, changed_operands
+from octants.diagnostics.kernel_as_function_errors import FieldChanged, StateChanged
+from octants.launch.gradients.operand_changes import Launched, changed_operands, changed_state
 
 _BITS = 2**31 - 1
 
@@ -91,3 +91,5 @@ def check_operands(
         is_alone = is_reversed and len(launched) == 1
         for kernel, change in changed_operands(launched, since, before, is_own, is_alone=is_alone):
             raise FieldChanged(kernel, change.array, change.writer).at()
+        for reader, array, writer in changed_state(launched):
+            raise StateChanged(reader, array, writer).at()

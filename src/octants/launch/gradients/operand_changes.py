@@ -12,9 +12,9 @@ repeated to be reversed. That is a warning; all else is an error.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from octants import driver
 from octants.analysis.indices.index_ranges import Accessed, ArrayRegion, intersect
 from octants.cached_property import cached_property
 from octants.data.host_access_events import Clock
+from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.tape_errors import OperandChanged
 from octants.diagnostics.user_frames import levels_to_the_user
@@ -38,6 +39,11 @@ from octants.launch.specialisation import Specialisation
 from octants.lazy_dataclass import dataclass
 from octants.runtime.parameter_blocks.recovered_arguments import LastLaunch
 from octants.types.specialisation_signature import ArgumentSource, FieldSource, NdarrayHandle
+
+if TYPE_CHECKING:
+    from octants.ir import ops
+else:
+    ops = Deferred("octants.ir.ops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ def changed_operands(
 ) -> Iterator[tuple[str, Change]]:
     """The fields and ndarrays that launches read, and that were written before them.
 
-    Those that one of these kernels writes, too, are left out.
+    Those that one of these kernels writes, too, are left out: see `changed_state`.
 
     Args:
         launched: the launches, of a derivative.
@@ -128,7 +134,8 @@ def changed_operands(
     ]
     if not read:
         return
-    later = [each for each in _launches_after(since) if each.specialisation not in dict(launched)]
+    owns = {own for own, _ in launched}
+    later = [each for each in _launches_after(since) if each.specialisation not in owns]
     others = [each for each in later if not since < before <= each.specialisation.number]
     inner = [each for each in later if each not in others]  # without a gradient
     written = {
@@ -153,9 +160,75 @@ def changed_operands(
                 yield own.signature.kernel, Change(memory.name, f"kernel `{other.name}`")
 
 
+def changed_state(launched: Launched) -> Iterator[tuple[str, str, str]]:
+    """The fields that launches read, and that these or later ones write: the state of a function.
+
+    A derivative, which launches the kernels again, reads what the value has left there.
+
+    Args:
+        launched: the launches, in order.
+
+    Yields:
+        The name of the kernel that reads, of the field, and of the kernel that writes.
+    """
+    states = {key for own, _ in launched for key, _ in _fields_at(own, own.written)}
+    if not states:
+        return
+    read: list[tuple[Any, str, ArrayRegion]] = []
+    written: list[tuple[Any, ArrayRegion]] = []
+    for own, given in launched:
+        regions, name = _regions(own, given) or {}, own.signature.kernel
+        for key, position in _fields_at(own, _read_first(own)):
+            region = _known_region(own, position, regions, "read")
+            is_set = any(key == other and intersect(region, at) for other, at in written)
+            if key in states and region is not _UNKNOWN and not is_set:
+                read.append((key, name, region))
+        for key, position in _fields_at(own, own.written):
+            region = _known_region(own, position, regions, "written")
+            written.append((key, None if region is _UNKNOWN else region))
+            for other, reader, at in () if region is _UNKNOWN else read:
+                if other == key and intersect(region, at):
+                    yield reader, own.arrays[position].name, name
+
+
+_UNKNOWN: Any = ((),)
+
+
+def _known_region(
+    specialisation: Specialisation, position: int, regions: Mapping[int, Accessed], access: str
+) -> ArrayRegion:
+    """The elements of an array that a launch reads or writes; `_UNKNOWN` if it may be others."""
+    found: ArrayRegion = getattr(regions[position], access) if position in regions else None
+    return _UNKNOWN if found is None and specialisation.arrays[position].rank else found
+
+
+def _fields_at(
+    specialisation: Specialisation, positions: Iterable[int]
+) -> Iterator[tuple[Any, int]]:
+    """The fields among the arrays at some positions, by their keys."""
+    sources, arrays = specialisation.sources, specialisation.arrays
+    for k in positions:
+        if isinstance(sources[k], FieldSource) and arrays[k].space in CALLERS_SPACES:
+            yield memory_at(specialisation, k, ()).key, k
+
+
+def _read_first(specialisation: Specialisation) -> list[int]:
+    """The positions of the arrays that a kernel reads before it writes any of their elements."""
+
+    def make() -> list[int]:
+        first: dict[Any, bool] = {}
+        module = specialisation.module
+        for op in module.walk():
+            if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL:
+                first.setdefault(op.array.whole, isinstance(op, ops.Load))
+        return [k for k, array in enumerate(module.arrays) if first.get(array)]
+
+    return specialisation.derive(("read first",), make)
+
+
 def reads_fields(specialisation: Specialisation) -> bool:
     """Whether a kernel reads fields, or ndarrays that it names."""
-    positions = _only_read(specialisation, is_alone=False)
+    positions = *_only_read(specialisation, is_alone=False), *_read_first(specialisation)
     return any(isinstance(specialisation.sources[k], FieldSource) for k in positions)
 
 
