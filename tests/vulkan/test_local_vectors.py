@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -14,6 +15,7 @@ from octants.codegen.spirv.instruction_writer import SpirvCode
 from octants.codegen.structured import vector_loads
 from octants.runtime.vulkan import physical_devices
 from tests.vulkan.disassembly import to_text
+from tests.vulkan.validation import check
 
 AS_A_GPU = "masks,cuts"
 ITEMS, ROWS = 6, 3
@@ -62,6 +64,16 @@ def test_four_elements_of_a_local_vector_are_one_load() -> None:
     assert len(re.findall(rf"= access_chain {pointer} ", text)) == 2 + 2
 
 
+@pytest.mark.parametrize(("few_items", "crowds"), [(ITEMS, True), (ITEMS, False), (1, True)])
+def test_few_work_items_load_before_they_add(
+    few_items: int, crowds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A barrier keeps the driver from moving loads; each chunk has one."""
+    monkeypatch.setattr(vector_loads, "_FEW_ITEMS", few_items)
+    text = _text(_products(23, 0)[0], "crowds" * crowds)
+    assert text.count("\nmemory_barrier ") == 2 * (crowds and few_items == ITEMS)
+
+
 def test_neighbours_share_what_varies_of_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constants are taken out of indices, which may be less than these."""
     qd.init(arch=qd.vulkan, vulkan_without=AS_A_GPU, offline_cache=False, log_level="error")
@@ -84,6 +96,9 @@ def test_neighbours_share_what_varies_of_their_offsets(monkeypatch: pytest.Monke
     assert _text(add).count(" i_mul ") == shared + 2
 
 
-def _text(kernel: Any) -> str:
-    target = physical_devices.choose(0, AS_A_GPU).target
-    return to_text(compile_module(kernel.inspect()._module, target, fast_math=True).code)
+def _text(kernel: Any, more: str = "") -> str:
+    own = physical_devices.choose(0, AS_A_GPU).target
+    target = dataclasses.replace(own, features=f"{own.features},{more}")
+    artifact = compile_module(kernel.inspect()._module, target, fast_math=True)
+    check(artifact)
+    return to_text(artifact.code)

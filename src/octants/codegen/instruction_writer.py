@@ -321,6 +321,9 @@ class ThreadCode(Code):
         """
         raise NotImplementedError
 
+    def hold_loads(self) -> None:
+        """Let what follows not run before earlier loads have begun, if a driver would do so."""
+
     def local_array_of_fours(self, dtype: DType, count: int) -> Any:
         """Declare a `local_array` of words, of which `load_four_words` loads four at once."""
         raise NotImplementedError

@@ -239,6 +239,16 @@ class SpirvCode(ControlFlowCode):
         found = (self.assign(Op.COMPOSITE_EXTRACT, kind, words, k) for k in range(4))
         return [self.bitcast(word, u32, dtype) for word in found]
 
+    def hold_loads(self) -> None:
+        """NVIDIA's compiler (580.159) moves loads behind sums to save registers.
+
+        It takes 64 where a block has 32 threads, though few blocks run. A barrier of the subgroup
+        keeps the order.
+        """
+        if self.assembly.features.has("crowds"):
+            semantics = self.constant(ACQUIRE_RELEASE | OF_MEMORY, u32)
+            self.emit(Op.MEMORY_BARRIER, self.constant(SUBGROUP_SCOPE, u32), semantics)
+
     def store(self, address: Pointer, dtype: DType, value: int, of: Any = None) -> None:  # noqa: ARG002
         alignment = self._alignment(address, dtype)
         self.emit(Op.STORE, self._pointer(address, dtype), value, *alignment)

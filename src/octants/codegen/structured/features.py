@@ -29,7 +29,8 @@ iterations, which the kernel reports, `lanewise` that it accesses memory lane by
 i32 holds all offsets in an allocation. `splits` means that the driver gets 64-bit integers wrong
 unless their halves are separate, `estimates` that it has good ones of sines, cosines and powers of
 two, `selects` that it keeps short arrays of a work item in registers, and selects among them in
-each access. `rounds64` means that it rounds f64 right to the nearest whole number and towards zero,
+each access, `crowds` that it gives threads few registers, so that many fit on a multiprocessor.
+`rounds64` means that it rounds f64 right to the nearest whole number and towards zero,
 `push256` that a launch pushes 256 bytes.
 """
 

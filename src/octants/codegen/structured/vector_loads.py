@@ -6,7 +6,8 @@ products, a thread has no registers left for that.
 A driver's compiler moves no load to an earlier iteration. So long loops run in chunks of four
 iterations, each of which begins with all loads, also those of single elements. Where an iteration
 loads few bytes, and few work items leave many registers for each, a chunk has eight iterations.
-Local vectors that such a loop reads are arrays of four elements each.
+Local vectors that such a loop reads are arrays of four elements each. With few work items, no sum
+of a chunk comes before its loads.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
     """
     code, dtype = body.code, op.lower.type
     loads = _Loads(body, op, rows)
-    count = loads.iterations
+    count, has_few_items = loads.iterations, loads.has_few_items
     counter, *carried = variables = [body.variable(arg) for arg in op.body.args]
     lower, upper = body.use(op.lower), body.use(op.upper)
     write_all(body, variables, [lower, *(body.use(init) for init in op.inits)])
@@ -96,6 +97,8 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
         loaded = loads.of(numbers)
 
         def iterate_loaded(k: int) -> None:
+            if k == 0 and has_few_items:
+                code.hold_loads()
             body.loaded.update(loaded[k])
             iterate(numbers[k])
 
@@ -138,7 +141,8 @@ class _Loads:
         self._operations = _with_indices(op, self._single)
         nbytes = sum(row.stride for row in rows) + sum(map(loaded_bytes, found))
         task = body.kernel.module.tasks[body.task]
-        has_registers = nbytes <= _FEW_BYTES and ops.has_few_items(task, _FEW_ITEMS)
+        self.has_few_items = ops.has_few_items(task, _FEW_ITEMS)
+        has_registers = nbytes <= _FEW_BYTES and self.has_few_items
         self.iterations = _MORE if has_registers else ITERATIONS
 
     def of(self, numbers: list[Operand]) -> list[dict[Operation, Operand]]:

@@ -249,6 +249,7 @@ class Hardware:
             "splits": self.properties.vendor == _NVIDIA,
             "estimates": self.properties.vendor == _NVIDIA,
             "selects": self.properties.vendor == _NVIDIA,
+            "crowds": self.properties.vendor == _NVIDIA,
             "push256": self.properties.limits[_MOST_PUSHED] >= 256,
             **_float_modes(controls),
         }
