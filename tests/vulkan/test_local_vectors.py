@@ -74,6 +74,25 @@ def test_few_work_items_load_before_they_add(
     assert text.count("\nmemory_barrier ") == 2 * (crowds and few_items == ITEMS)
 
 
+def test_loops_with_slow_paths_have_each_once() -> None:
+    qd.init(arch=qd.vulkan, vulkan_without=AS_A_GPU, offline_cache=False, log_level="error")
+    w, x = qd.field(qd.f32, (ROWS, 32)), qd.field(qd.f32, ITEMS)
+
+    @qd.kernel
+    def add() -> None:
+        for n in range(ITEMS):
+            s = 0.0
+            for j in range(32):
+                s += qd.sin(w[n % ROWS, j])
+            x[n] = s
+
+    w.from_numpy(np.random.default_rng(0).normal(size=w.shape).astype(np.float32))
+    add()
+    sums = np.sin(w.to_numpy().astype(np.float64)).sum(1)
+    np.testing.assert_allclose(x.to_numpy(), sums[np.arange(ITEMS) % ROWS], rtol=1e-5, atol=1e-5)
+    assert _text(add).count(" function_call ") == 1
+
+
 def test_neighbours_share_what_varies_of_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constants are taken out of indices, which may be less than these."""
     qd.init(arch=qd.vulkan, vulkan_without=AS_A_GPU, offline_cache=False, log_level="error")

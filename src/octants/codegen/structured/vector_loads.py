@@ -12,6 +12,7 @@ of a chunk comes before its loads.
 
 from __future__ import annotations
 
+from octants.analysis.floats.slow_paths import is_unbounded_sine
 from octants.codegen import record_buffer_access
 from octants.codegen.adjacent_loads import (
     ITERATIONS,
@@ -40,7 +41,7 @@ _FEW_BYTES, _FEW_ITEMS = 32, 1 << 14
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
     """Write a loop in chunks, or with vector loads, if it qualifies, or as elsewhere."""
-    has_vectors = body.code.loads_four_words
+    has_vectors = body.code.loads_four_words and not _has_slow_paths(body, op)
     rows = find_rows(body, op) if has_vectors else {}
     if rows or (has_vectors and is_long_and_quick(body, op) and _loads(op)):
         _in_chunks(body, op, rows)
@@ -48,6 +49,14 @@ def for_(body: StructuredFunction, op: ops.For) -> None:
         write_twice(body, op, pieces, lambda: _as_elsewhere(body, op))
     else:
         _as_elsewhere(body, op)
+
+
+def _has_slow_paths(body: StructuredFunction, op: ops.For) -> bool:
+    """Return whether a chunk would have several copies of a long slow path.
+
+    The driver's compiler copies functions to their calls. Those of gradients pay.
+    """
+    return not body.products and any(map(is_unbounded_sine, op.body.ops))
 
 
 def _as_elsewhere(body: StructuredFunction, op: ops.For) -> None:
