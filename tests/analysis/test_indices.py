@@ -74,6 +74,32 @@ def test_elements_of_one_work_item(body: str) -> None:
     assert ElementAliasing(task).is_owned(updates) is OWNED[body]
 
 
+GRIDS = {
+    ("(1, n - 1), (1, m - 1)", "a[i, j]"): True,
+    ("(1, n - 1), (1, m - 1)", "a[i - 1, j + 1]"): True,
+    ("n - 1, m - 1", "a[i, j]"): True,
+    ("(2, a.shape[0] - 1), (1, a.shape[1])", "a[i + 1, j]"): True,
+    ("(1, n - 1), (1, m - 1)", "a[j, j]"): False,
+    ("(1, n - 1), (1, m - 1)", "a[0, j]"): False,
+    ("n, m", "a[(i + 1) % n, (j - 1) % m]"): True,
+    ("a.shape[0], a.shape[1]", "a[i, (j + 1) % a.shape[1]]"): True,
+    ("a.shape[0], a.shape[1]", "a[i, (j + 1) % a.shape[0]]"): False,
+    ("n, m", "a[i, (j + 1) % n]"): False,
+    ("n, (0, m + 1)", "a[i, (j + 1) % m]"): False,
+    ("n, m", "a[i, (j + m - 1) % m]"): False,  # j + m may wrap
+    ("n, m", "a[i, (2 * j) % m]"): False,
+    ("n, m", "a[i, (i + j) % m]"): False,
+}
+"""The loops over i and j, and what they add to."""
+
+
+@pytest.mark.parametrize(("spans", "element"), GRIDS)
+def test_elements_of_one_work_item_of_a_grid(spans: str, element: str) -> None:
+    task = task_of(f"{element} += 1.0", f"for i, j in qd.ndrange({spans})")
+    updates = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]
+    assert ElementAliasing(task).is_owned(updates) is GRIDS[spans, element]
+
+
 WHOLE = None
 REGIONS: dict[str, tuple[ArrayRegion, ArrayRegion]] = {  # what is read of y, and written of x
     "x[i] = y[0]": ((((0, 0),),), (((0, 7),),)),

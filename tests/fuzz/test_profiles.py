@@ -141,6 +141,7 @@ WANTED = {
         work items with numbers near the ends; work items with numbers of 64 bits""",
     "stencils": """stencil: boundary left out; stencil: boundary wraps; stencil: boundary clamped;
         stencil: boundary tested; stencil: adds to neighbours; stencil: reads neighbours;
+        stencil: boundary folded; stencil: bounds of an array's shape;
         stencil: under a condition""",
 }
 

@@ -79,11 +79,21 @@ class EqualIndices(InBounds):
         op = self.definitions.get(atom)
         if not isinstance(op, ops.Binary) or op.fn != "mod" or op.lhs.type not in INDEX_TYPES:
             return set()
-        divisor, (low, high) = self.integer(op.rhs), self.value_range(op.lhs)
-        if divisor.terms or high - low >= divisor.constant:
+        dividend, divisor = self.expression(op.lhs), self.integer(op.rhs)
+        low, high = self.value_range(op.lhs)
+        is_shorter = not divisor.terms and high - low < divisor.constant
+        if not is_shorter and not self._is_one_round(dividend, op):
             return set()
-        dividend = self.expression(op.lhs)
         return {op.lhs} | self._peel(dividend, dividend, exact=False)
+
+    def _is_one_round(self, dividend: Affine, op: ops.Binary) -> bool:
+        """Whether a dividend is a number from 0 up to the divisor plus a shift, and never wraps."""
+        varying = [atom for atom in dividend.terms if not self.is_uniform(atom)]
+        if len(varying) != 1 or abs(dividend.terms[varying[0]]) != 1:
+            return False
+        size = self.size_of(op.rhs)
+        is_below = size is not None and self._is_below(varying[0], size)
+        return is_below and self._fits(dividend, op.lhs.type)
 
     def _is_decided(self, atom: Value, coefficient: int, gap: int, bits: int, exact: bool) -> bool:
         """Whether an atom must be equal, given that the other terms differ by at most ``gap``."""
@@ -142,7 +152,7 @@ class EqualIndices(InBounds):
         value = self.source(value)
         digit = self._digit(value)
         if digit is not None:
-            return digit.size == size
+            return digit.extent == size
         expression = self.expression(value)
         counters = [atom for atom in expression.terms if atom in self._counters]
         if len(counters) != 1:

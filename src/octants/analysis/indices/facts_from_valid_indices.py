@@ -27,7 +27,7 @@ from octants.ir import ops
 from octants.ir.capped_products import uncapped_product
 from octants.ir.core import Operation, Space, Task, Value
 from octants.lazy_dataclass import dataclass
-from octants.types.scalars import integer_range
+from octants.types.scalars import integer_range, u1
 
 _Product = tuple[int, Counter[Hashable]]
 
@@ -55,6 +55,7 @@ class InBounds(AffineExpressions):
         self._steady: set[Value] | None = None
         self._digits: dict[Value, _Digit | None] = {}
         self._product: _Product | Literal[False] | None = False  # not computed yet
+        self._structures: dict[Value, Hashable] = {}
 
     def is_steady(self, index: Value) -> bool:
         """Whether a value is an index of a steady access, so that its differences are exact."""
@@ -233,7 +234,8 @@ class InBounds(AffineExpressions):
     def size_of(self, value: Value) -> Hashable:
         """A key that equal uniform sizes share: a number, or a name for an extent or an argument.
 
-        The maximum of a size and 0 counts as the size, because both count the same.
+        The maximum of a size and 0 counts as the size, because both count the same. A number that
+        is computed from such, and is surely not negative, is named by its operations.
         """
         value = self.source(value)
         op = self.definitions.get(value)
@@ -243,13 +245,26 @@ class InBounds(AffineExpressions):
         if isinstance(op, ops.Binary) and op.fn == "max":
             for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
                 zero = self.integer(one)
-                if not zero.terms and zero.constant == 0:
-                    return self.size_of(other)
+                size = None if zero.terms or zero.constant != 0 else self.size_of(other)
+                if size is not None:
+                    return size
         if isinstance(op, ops.Shape):
             return "shape", op.array, op.axis
         if isinstance(op, ops.Load) and op.array.space is Space.ARGUMENT and not op.indices:
             return "argument", op.array
-        return None
+        low, high = self.value_range(value) if self.is_uniform(value) else (-1, 0)
+        structure = self._structure(value) if low >= 0 else None
+        return None if structure is None else ("expression", high, structure)
+
+    def _structure(self, value: Value) -> Hashable:
+        """A key that uniform integers share if the same operations compute them."""
+        if value not in self._structures:
+            op, known = self.definitions.get(value), None
+            if op is not None and value.type in (*INDEX_TYPES, u1) and self.is_uniform(value):
+                parts = tuple(map(self._structure, op.operands))
+                known = None if None in parts else (type(op), value.type, *op.attributes, *parts)
+            self._structures[value] = known
+        return self._structures[value]
 
     def range_of(self, atom: Value) -> Interval:
         low, high = super().range_of(atom)
@@ -279,6 +294,9 @@ def _most(product: _Product) -> int:
     number, sizes = product
     for key, count in sizes.items():
         assert isinstance(key, tuple)
-        largest = LARGEST_EXTENT if key[0] == "shape" else integer_range(key[1].dtype)[1]
+        if key[0] == "expression":
+            largest = key[1]
+        else:
+            largest = LARGEST_EXTENT if key[0] == "shape" else integer_range(key[1].dtype)[1]
         number *= largest**count
     return number

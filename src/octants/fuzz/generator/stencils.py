@@ -1,6 +1,7 @@
 """Stencils: work items that read, or add to, elements at constant distances from their own.
 
-Boundaries are left out, wrap around, are clamped, or are tested.
+Boundaries are left out, wrap around, are clamped, or are tested. Where loops are folded, several
+work items have one element.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from octants.fuzz.generator.racy_loops import Scalar
 
 _ROWS = 4  # the most rows of a grid
 _DISTANCES = [*[0] * 4, *[1, -1] * 3, 2, -2, 3]
-_BOUNDARIES = ["left out", "wraps", "wraps", "wraps", "clamped", "tested"]
+_BOUNDARIES = ["left out", "wraps", "wraps", "wraps", "clamped", "tested", "folded"]
 
 
 def declare(shared: Shared) -> list[str]:
@@ -44,13 +45,14 @@ class _Loop:
         self.shape = self.targets[0].shape
         self.items = [c.shared.fresh(prefix) for prefix in "ij"[: len(self.shape)]]
         self.boundary = c.pick(_BOUNDARIES)
+        self.by_shape = c.chance(0.5)
         self.distances = {item: [c.pick(_DISTANCES) for _ in range(4)] for item in self.items}
 
     def write(self) -> None:
         c = self.c
         c.note(f"stencil: boundary {self.boundary}")
         with c.block(self._header()):
-            if c.chance(0.5):
+            if self.boundary == "folded" or c.chance(0.5):
                 c.note("stencil: adds to neighbours")
                 for k in range(c.integer(2, 5)):
                     self._add(k % 4)
@@ -66,16 +68,26 @@ class _Loop:
 
     def _header(self) -> str:
         ends = []
+        if self.by_shape:
+            self.c.note("stencil: bounds of an array's shape")
         for item, extent in zip(self.items, self.shape, strict=True):
             low, high = 0, extent
             if self.boundary == "left out":
                 low = max(0, -min(self.distances[item]))
                 high = max(low, extent - max(0, *self.distances[item]))
-            ends.append((low, high))
+            elif self.boundary == "folded":
+                high = extent + 3
+            ends.append((low, self._extent(item, high - extent if high > low else None, high)))
         if len(ends) == 1:
             return f"for {self.items[0]} in range({ends[0][0]}, {ends[0][1]}):"
         spans = ", ".join(f"({low}, {high})" for low, high in ends)
         return f"for {', '.join(self.items)} in qd.ndrange({spans}):"
+
+    def _extent(self, item: str, more: int | None, number: int) -> str:
+        """A bound: that of the shape and some ``more``, which is a ``number``."""
+        if not self.by_shape or more is None:
+            return str(number)
+        return _moved(f"{self.targets[0].name}.shape[{self.items.index(item)}]", more)
 
     def _add(self, k: int) -> None:
         c = self.c
@@ -113,9 +125,9 @@ class _Loop:
             if self.boundary == "tested" and k is not None and array in self.inputs[1:]:
                 distance = 0  # which is not tested
             at = _moved(item, distance)
-            if distance and self.boundary == "wraps":
+            if self.boundary == "folded" or (distance and self.boundary == "wraps"):
                 at = f"{item} + {extent + distance}" if self.c.chance(0.5) else at
-                at = f"({at}) % {extent}"
+                at = f"({at}) % {self._extent(item, 0, extent)}"
             elif distance and self.boundary == "clamped":
                 at = f"qd.max(qd.min({at}, {extent - 1}), 0)"
             indices.append(at)
