@@ -8,6 +8,7 @@ from octants.analysis.indices.index_ranges import ArrayRegion
 from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.analysis.memory.accessed_regions import make_regions
 from octants.analysis.memory.races import matters_forward, races_of
+from octants.analysis.sums.reductions import find_scattered
 from octants.ir import ops
 from tests.analysis.tasks import module_of, task_of
 
@@ -98,6 +99,7 @@ def test_elements_of_one_work_item_of_a_grid(spans: str, element: str) -> None:
     task = task_of(f"{element} += 1.0", f"for i, j in qd.ndrange({spans})")
     updates = [op for op in task.body.walk() if isinstance(op, ops.Atomic)]
     assert ElementAliasing(task).is_owned(updates) is GRIDS[spans, element]
+    assert find_scattered(task) == set(() if GRIDS[spans, element] else updates)
 
 
 WHOLE = None

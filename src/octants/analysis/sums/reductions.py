@@ -26,6 +26,7 @@ from typing import Any
 
 from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.indices.affine_analysis import AffineExpressions
+from octants.analysis.memory.access_aliasing import ElementAliasing
 from octants.ir import ops
 from octants.ir.array_aliasing import has_memory_of_others, may_alias
 from octants.ir.core import Array, ArrayRef, Block, Companion, Operation, Task, Value
@@ -117,18 +118,19 @@ def find_scattered(task: Task) -> set[Operation]:
     """The updates of elements that threads in step may share, and mostly do not.
 
     No index has the number of the work item as a term, and the results are not used. Each such
-    update takes much code, so there are none if there would be many.
+    update takes much code, so there are none if there would be many, or if each work item has an
+    element of its own: that of its two indices in a grid, or of their neighbours.
     """
     updates = _unread_updates(task.body)
     if not updates:
         return set()
-    affine = AffineExpressions(task)
-    found: set[Operation] = {
+    aliasing = ElementAliasing(task)
+    found = [
         op
         for op in updates
-        if all(affine.item not in affine.expression(i).terms for i in op.indices)
-    }
-    return found if len(found) <= _FEW else set()
+        if all(aliasing.item not in aliasing.expression(i).terms for i in op.indices)
+    ]
+    return {op for op in found if not aliasing.is_owned([op])} if len(found) <= _FEW else set()
 
 
 def _unread_updates(block: Block) -> list[ops.Atomic]:
