@@ -23,18 +23,21 @@ from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
 Arrays = dict[str, FloatArray]
-REFUSALS = ("OCT245", "OCT301", "OCT302", "OCT315", "OCT337", "OCT423", "OCT491", "OneByOne")
+REFUSALS = (
+    *("OCT245", "OCT301", "OCT302", "OCT305", "OCT315", "OCT337", "OCT423", "OCT491", "OneByOne"),
+)
 """Codes of documented errors of autodiff: an order of work items that share a block, an overwritten
-value, an operation without a rule, a write to memory that a kernel knows as two arrays, a kernel
-without an array that has a gradient, a record of a forced size that is too small, and a maximum in
-a kernel of several launches; and what says that several adjoints must be propagated one after the
-other."""
+value, an operation without a rule, a write after the launch, a write to memory that a kernel knows
+as two arrays, a kernel without an array that has a gradient, a record of a forced size that is too
+small, and a maximum in a kernel of several launches; and what says that several adjoints must be
+propagated one after the other."""
 RACES = ("OCT303", "OCT304")
 """Codes of the errors for programs whose work items race."""
 VALIDATED = "validated tape"
 AGAIN, ONCE_MORE = ", again", ", once more"
 """The suffixes of the modes of a second and a third run."""
-_MAY_REFUSE = "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
+LATE = "bare, after a write"
+_MAY_REFUSE = LATE, "bare", "tape", "forward", "second", "multiples", "adjoint multiples"
 GPUS = ("cuda", "amdgpu", "metal", "vulkan")
 _SHARING = ("cpu", "cuda")
 """The archs with memory that can be shared with other libraries, or by two arrays."""
@@ -176,6 +179,8 @@ class PackageBackend:
             return actual
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
+            if "bare" in actual.gradients and "random" not in program.source:
+                _attempt(actual, LATE, lambda: session.bare(actual, LATE))
         if configuration.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
             has_loss = not configuration.all_modes and session.returns_loss(actual)
             _attempt(actual, "tape", lambda: session.tapes(actual, has_loss, configuration.tape))
@@ -378,15 +383,21 @@ class Session:
         actual.returned = [_flat(value) for value in returned]
         actual.primal = {name: _read(array) for name, array in self.arrays.items()}
 
-    def bare(self, actual: Actual) -> None:
-        """``kernel.grad(...)`` after the launch."""
+    def bare(self, actual: Actual, mode: str = "bare") -> None:
+        """``kernel.grad(...)`` after the launch; if `LATE`, the host writes an array between."""
         self._reset()
+        if mode == LATE:  # such writes are found by the numbers of launches
+            self.driver.state.numbers = self.driver.state.first_numbers
         self._launches()
+        if mode == LATE:
+            names = sorted(self.program.inputs)
+            name = names[self.program.seed % len(names)]
+            _write(self.arrays[name], _others(self.program.inputs[name]))
         after = {name: _read(array) for name, array in self.arrays.items()}
         self._seed()
         kernel, arguments = self.program.launches[0]
         resolve(self.module, kernel).grad(*self._arguments(arguments))
-        self._gradients(actual, "bare", after)
+        self._gradients(actual, mode, after)
 
     def returns_loss(self, actual: Actual) -> bool:
         """Whether a kernel is launched alone and returns a float."""

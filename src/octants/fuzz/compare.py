@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from octants.fuzz.backends import AGAIN, MULTIPLES, ONCE_MORE, RACES, VALIDATED, Actual, Backend
+from octants.fuzz.backends import (
+    AGAIN,
+    LATE,
+    MULTIPLES,
+    ONCE_MORE,
+    RACES,
+    VALIDATED,
+    Actual,
+    Backend,
+)
 from octants.fuzz.oracle.run import run as run_oracle
 from octants.fuzz.oracle.state import IllDefined, OutOfFuel, Race
 from octants.fuzz.program import Close, Estimate, FloatArray, Outcome, Program, Undefined
@@ -164,10 +173,8 @@ def _problems(program: Program, outcome: Outcome, actual: Actual, slack: float) 
             if text:
                 yield f"returned value {number}: {text}"
     for mode, gradients in actual.gradients.items():
-        counts_returned = mode.removesuffix(AGAIN).removesuffix(ONCE_MORE) in (
-            "bare",
-            "tape with loss",
-        )
+        alone = mode.removesuffix(AGAIN).removesuffix(ONCE_MORE)
+        counts_returned = alone in ("bare", LATE, "tape with loss")
         wanted = outcome.gradient_with_returned if counts_returned else outcome.gradient
         yield from _differences(f"{mode} gradient", wanted, gradients, allowance)
     for number, (estimates, found) in enumerate(

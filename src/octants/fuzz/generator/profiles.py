@@ -18,6 +18,7 @@ from octants.fuzz.generator import (
     graphs,
     integer_widths,
     integer_wrapping,
+    linear_algebra,
     long_vectors,
     loops,
     matches,
@@ -253,5 +254,10 @@ PROFILES = {
         sequences=0.2,
         items=(1, 2, 3, 7, 8, 9, 16, 17, 24, 33, 40, 65, 70, 100),
         body=stencils.body,
+    ),
+    "decompositions": Profile(
+        "systems, polar factors, singular values and eigenvalues of small matrices",
+        (linear_algebra.PRODUCTIONS,),
+        sizes=(0.2, 0.35),
     ),
 }

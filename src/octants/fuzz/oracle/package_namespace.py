@@ -8,7 +8,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from octants.fuzz.oracle import blocks, functions, rewritten_code_support, sparse_fields
+from octants.fuzz.oracle import (
+    blocks,
+    functions,
+    linear_algebra,
+    rewritten_code_support,
+    sparse_fields,
+)
 from octants.fuzz.oracle.arrays import Array, View
 from octants.fuzz.oracle.matrices import Matrix, broadcast, fold, inexact, matrix, vector
 from octants.fuzz.oracle.numbers import TYPES, Defaults, Num, Type, lift
@@ -239,6 +245,12 @@ class Namespace:
     bit_cast = staticmethod(functions.bit_cast)
     popcnt = staticmethod(functions.popcount)
     clz = staticmethod(functions.clz)
+
+    solve = staticmethod(linear_algebra.solve)
+    polar_decompose = staticmethod(linear_algebra.polar_decompose)
+    svd = staticmethod(linear_algebra.svd)
+    sym_eig = staticmethod(linear_algebra.sym_eig)
+    make_spd = staticmethod(linear_algebra.make_spd)
 
     simt = blocks.Simt
     dataclass = staticmethod(from_class)
