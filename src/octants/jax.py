@@ -427,8 +427,12 @@ def _shapes(*arrays: Any, step: Step | BatchedStep) -> Any:
 
 
 def _pushforward(arrays: Any, tangents: Any, *, step: Step | BatchedStep) -> Any:
-    results = _step.bind(*arrays, step=step)
     present = [_is_present(each) for each in tangents]
+    if not isinstance(step, BatchedStep) and step.kind == "value" and TIME not in step.inputs:
+        # The value takes the time, too, so that nothing is written between both.
+        step, arrays = step.with_time(), _vary_alike([*arrays, _time.bind()])
+        present.append(False)
+    results = _step.bind(*arrays, step=step)
     if isinstance(step, BatchedStep):
         _, found = jax.jvp(
             _one_by_one(step, arrays, present),
@@ -436,9 +440,6 @@ def _pushforward(arrays: Any, tangents: Any, *, step: Step | BatchedStep) -> Any
             list(itertools.compress(tangents, present)),
         )
         return results, found
-    if step.kind == "value":
-        step, arrays = step.with_time(), [*arrays, _time.bind()]
-        present.append(False)
     found = _derive(step.pushforward(present), tangents, arrays)
     return results, [
         each

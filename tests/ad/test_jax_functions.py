@@ -513,7 +513,7 @@ def test_fields_that_change_between_call_and_derivative(how: str, launches: int)
     for change in (lambda: None, lambda: factor.fill(5.0), lambda: double(factor)):
         factor.fill(1.0)
         if how == "compiled":
-            _, pullback = jax.jit(lambda x: jax.vjp(function, x))(x)
+            _, pullback = jax.block_until_ready(jax.jit(lambda x: jax.vjp(function, x))(x))
             derivative = lambda: jax.jit(lambda pullback, a: pullback(a))(pullback, ones)[0]  # noqa: B023,E731
         elif how == "linearize":
             _, pushforward = jax.linearize(function, x)

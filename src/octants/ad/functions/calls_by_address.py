@@ -372,7 +372,9 @@ class _Call(_Specialised):
         self._distinct: list[tuple[int, int]] = []
         self._arguments = list(map(self._argument, self._function.parameters))
         time = self._given.get(TIME)
-        self._time = None if time is None else self._number(time, ScalarType(i32))
+        self._time = None
+        if time is not None and not self._is_value:
+            self._time = self._number(time, ScalarType(i32))
         self._run = self._run_value() if self._is_value else self._run_reverse()
 
     def is_current(self, kernel: Kernel[..., Any]) -> bool:
