@@ -148,6 +148,12 @@ class NdarrayAnnotation:
         items = item if isinstance(item, tuple) else (item,)
         return cls(*map(_plain, items))
 
+    def __or__(self, other: Any) -> OptionalTensor:
+        """The annotation of an argument that may be None."""
+        return NotImplemented if other is not None else OptionalTensor(self)
+
+    __ror__ = __or__
+
     def __repr__(self) -> str:
         parts = [] if self.dtype is None else [f"dtype={self.dtype}"]
         if self.element_shape:
@@ -206,6 +212,22 @@ class BufferViewAnnotation:
 
 class AnyTensor:
     """The annotation ``qd.Tensor``: an ndarray or a field, whichever is given."""
+
+
+class OptionalTensor(AnyTensor):
+    """The annotation ``qd.Tensor | None`` or ``qd.types.ndarray() | None``.
+
+    None is known at compile time: ``if qd.static(x is not None)``.
+
+    Args:
+        given: the annotation of an argument that is not None.
+    """
+
+    def __init__(self, given: NdarrayAnnotation | AnyTensor) -> None:
+        self.given = given
+
+    def __repr__(self) -> str:
+        return f"{self.given} | None"
 
 
 def _element_shape(dtype: Any, given: tuple[int, ...] | None) -> tuple[int, ...] | None:

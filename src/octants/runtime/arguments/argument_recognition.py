@@ -120,7 +120,7 @@ def same_conditions(
         if (leaf.position, leaf.path) in settled:
             continue
         value = leaf.value(arguments)
-        if isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
+        if value is not None and isinstance(leaf.annotation, (NdarrayAnnotation, AnyTensor)):
             if not isinstance(value, (FieldHandle, NdarrayHandle)):
                 return None
             term = is_same(leaf.expression, value, f"k{len(scope)}", scope)

@@ -27,7 +27,12 @@ from octants.runtime.device import Device
 from octants.types import scalars
 from octants.types.companions import Companion
 from octants.types.masked_arrays import is_masked
-from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.parameter_annotations import (
+    AnyTensor,
+    NdarrayAnnotation,
+    OptionalTensor,
+    Template,
+)
 from octants.types.scalars import DType
 from octants.types.specialisation_signature import (
     ArgumentType,
@@ -61,6 +66,10 @@ def argument_type(leaf: Leaf, value: Any, device: Device) -> ArgumentType:
     if isinstance(annotation, Template):
         _check_template(leaf, annotation, value)
         return value.argument_type if isinstance(value, NdarrayHandle) else TemplateValue(value)
+    if isinstance(annotation, OptionalTensor):
+        if value is None:
+            return TemplateValue(None)
+        return argument_type(leaf.if_given(), value, device)
     if isinstance(annotation, AnyTensor):
         if isinstance(value, (FieldHandle, QuantHandle, StructHandle)):
             return TemplateValue(value)

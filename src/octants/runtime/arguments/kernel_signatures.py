@@ -28,6 +28,7 @@ from octants.types.parameter_annotations import (
     AnyTensor,
     BufferViewAnnotation,
     NdarrayAnnotation,
+    OptionalTensor,
     SparseMatrixBuilderAnnotation,
     Template,
 )
@@ -239,8 +240,10 @@ class _Reader:
                 return annotation
 
     def _convert(self, given: Any, what: str) -> Annotation:
-        if isinstance(given, (Template, NdarrayAnnotation)):
+        if isinstance(given, (Template, NdarrayAnnotation, OptionalTensor)):
             return given
+        if typing.get_origin(given) in (types.UnionType, typing.Union):
+            return self._optional(given, what)
         if isinstance(given, type):
             for kind in (Template, NdarrayAnnotation, AnyTensor):
                 if issubclass(given, kind):
@@ -273,6 +276,17 @@ class _Reader:
                 return ScalarType(resolve(given))
         except TypeError:
             pass
+        raise self._wrong(what, given)
+
+    def _optional(self, given: Any, what: str) -> Annotation:
+        """Convert ``T | None``, where T is the annotation of an array or a template."""
+        rest = [each for each in typing.get_args(given) if each is not types.NoneType]
+        if len(rest) == 1:
+            found = self._convert(self._evaluate(rest[0], what), what)
+            if isinstance(found, Template):
+                return found
+            if isinstance(found, (NdarrayAnnotation, AnyTensor)):
+                return OptionalTensor(found)
         raise self._wrong(what, given)
 
     def _struct(self, python_type: Any, members: Mapping[str, Any], what: str) -> StructAnnotation:

@@ -21,7 +21,12 @@ from octants.functions_from_text import define
 from octants.lazy_dataclass import dataclass
 from octants.types.likeness import content_of
 from octants.types.masked_arrays import is_masked_type
-from octants.types.parameter_annotations import AnyTensor, NdarrayAnnotation, Template
+from octants.types.parameter_annotations import (
+    AnyTensor,
+    NdarrayAnnotation,
+    OptionalTensor,
+    Template,
+)
 from octants.types.specialisation_signature import (
     FieldHandle,
     NdarrayHandle,
@@ -62,6 +67,11 @@ class Leaf:
     def name(self) -> str:
         """The value as the user would write it."""
         return ".".join((self.parameter, *self.path))
+
+    def if_given(self) -> Leaf:
+        """The leaf for an argument that is not None, of an `OptionalTensor`."""
+        given = getattr(self.annotation, "given", self.annotation)
+        return Leaf(self.kernel, self.parameter, self.position, self.path, given)
 
     def value(self, arguments: Sequence[Any]) -> Any:
         value = arguments[self.position]
@@ -134,6 +144,8 @@ def key_term(leaf: Leaf, value: str) -> str:
         return ""
     if isinstance(annotation, Template):
         return f"_template({value})"
+    if isinstance(annotation, OptionalTensor):
+        return f"None if {value} is None else ({key_term(leaf.if_given(), value)},)"
     if isinstance(annotation, AnyTensor):
         return f"_any({value})"
     if annotation.element_dim:
