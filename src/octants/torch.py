@@ -545,16 +545,17 @@ class _BatchedNode(_Node):
         if all(each is None for each in adjoints):
             return (None,) * (1 + len(needed))
         derivative = batched.step.pullback(needed, [each is not None for each in adjoints])
-        rows = _stacked(
-            [
-                _apply(
-                    derivative,
-                    [None if each is None else each[k] for each in adjoints],
-                    batched.element(ctx.saved_tensors, k),
-                )
-                for k in range(batched.count)
-            ]
-        )
+        with DerivativeOf(ctx.time):
+            rows = _stacked(
+                [
+                    _apply(
+                        derivative,
+                        [None if each is None else each[k] for each in adjoints],
+                        batched.element(ctx.saved_tensors, k),
+                    )
+                    for k in range(batched.count)
+                ]
+            )
         left = iter(rows)
         found: list[Any] = [None]
         for is_needed, is_batched in zip(needed, batched.is_batched, strict=True):
