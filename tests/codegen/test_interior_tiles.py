@@ -155,6 +155,28 @@ def test_gradients_of_stencils_are_those_of_single_work_items(simd: str) -> None
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-14)
 
 
+def test_sums_under_a_guard_slide_within_the_array() -> None:
+    start(cpu_max_num_threads=1, default_fp=qd.f64)
+    n = 70
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(ndim=1), w: qd.types.ndarray(ndim=1)):
+        for i in range(-9, n + 9):
+            if i >= 1 and i < n - 1:
+                x[i - 1] += w[i]
+                x[i] += 2 * w[i]
+                x[i + 1] += 3 * w[i]
+
+    memory, w = np.full(n + 128, -0.0), np.arange(1.0, n + 1.0)
+    x, inner, expected = memory[64 : 64 + n], w[1:-1], np.zeros(n)
+    for k in range(3):
+        expected[k : k + n - 2] += (k + 1) * inner
+    add(x, w)
+    np.testing.assert_array_equal(x, expected)
+    assert np.signbit(np.concatenate([memory[:64], memory[64 + n :]])).all()
+    assert "beside" in add.inspect(x, w).llvm_ir
+
+
 def test_overlapping_vectors_are_added_once() -> None:
     start(default_fp=qd.f32)
     x, y = (qd.field(qd.f32, 1000, needs_grad=True) for _ in range(2))

@@ -27,16 +27,18 @@ class SlidingWindow:
     """Updates of neighbouring elements along an axis.
 
     Attributes:
-        anchor: an update that all work items make, whose elements are neighbours.
+        anchor: an update whose elements are neighbours, and whose indices all work items have.
         axis: the index by which elements differ.
         distances: by how much that index exceeds the anchor's.
         bounded: the updates of which that is so only where no lane is at a boundary.
+        is_certain: whether all work items make the anchor's update.
     """
 
     anchor: ops.Atomic
     axis: int
     distances: dict[Operation, int]
     bounded: frozenset[Operation]
+    is_certain: bool
 
     @property
     def ordered(self) -> list[int]:
@@ -82,6 +84,7 @@ class _Finder(AffineExpressions):
     def find(self, updates: Collection[Operation], most: int) -> Iterator[SlidingWindow]:
         families: dict[object, _Family] = {}
         always = set(self.task.body.ops)
+        own = {value for op in always for value in op.results} | set(self.task.body.args)
         for op in atomics_outside_loops(self.task.body):
             axis = self._axis(op) if op in updates else None
             if axis is None:
@@ -94,10 +97,10 @@ class _Finder(AffineExpressions):
             family.constants[op] = expected.constant
             if (exact.constant, exact.terms) != (expected.constant, expected.terms):
                 family.bounded.add(op)
-            elif op in always and self._is_line(exact):
+            elif own.issuperset(op.indices) and self._is_line(exact):
                 family.anchors.append(op)
         for family in families.values():
-            yield from self._windows(family, most)
+            yield from self._windows(family, most, always)
 
     def _axis(self, op: ops.Atomic) -> int | None:
         """The only index that varies, if elements along it are neighbours in memory."""
@@ -143,7 +146,9 @@ class _Finder(AffineExpressions):
             return found.plus(size, -1)
         return found
 
-    def _windows(self, family: _Family, most: int) -> Iterator[SlidingWindow]:
+    def _windows(
+        self, family: _Family, most: int, always: Collection[Operation]
+    ) -> Iterator[SlidingWindow]:
         """Divide a family into windows of up to ``most`` elements more than there are lanes."""
         if not family.anchors:
             return
@@ -154,9 +159,10 @@ class _Finder(AffineExpressions):
             first = min(waiting.values())
             part = {op: c for op, c in waiting.items() if c - first <= most}
             waiting = {op: c for op, c in waiting.items() if op not in part}
-            anchor = next((op for op in family.anchors if op in part), None)
-            if anchor is not None:
+            anchors = [op for op in family.anchors if op in part]
+            if anchors:
+                anchor = next(filter(always.__contains__, anchors), anchors[0])
                 distances: dict[Operation, int] = {op: c - part[anchor] for op, c in part.items()}
                 bounded = frozenset(family.bounded & distances.keys())
                 if len(distances) > 1:
-                    yield SlidingWindow(anchor, family.axis, distances, bounded)
+                    yield SlidingWindow(anchor, family.axis, distances, bounded, anchor in always)

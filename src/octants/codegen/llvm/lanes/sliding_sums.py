@@ -12,9 +12,9 @@ At the end of the tile they are moved to their positions in the window, and adde
     added       carried to the next tile, which adds it to its own first elements
 
 If the next tile is elsewhere, as in another row, what is carried is added to memory first. Where
-two tiles are side by side, work items access all elements of the vector. Elsewhere, and in partial
-tiles, only elements with a sum other than zero are loaded and stored, since others may be outside
-of the array.
+two tiles are side by side, work items access all elements of the vector, if they all make an
+update. Elsewhere, and in partial tiles, only elements with a sum other than zero are loaded and
+stored, since others may be outside of the array.
 
 No lane is at a boundary: see `segments`.
 """
@@ -162,7 +162,11 @@ class SlidingSums:
         address = memory.locate(f, op.array, op.companion, op.indices)
         start = address.start if address.step is not None else f.element("ptr", address.start, "0")
         if len(totals) == 1:
-            _add_vector(f, op, start, totals[0])
+            (total,), mask = totals.values(), f.mask
+            if not window.is_certain:
+                f.mask = _nonzero(f, dtype, total)
+            _add_vector(f, op, start, total)
+            f.mask = mask
             return
         start = _behind(f, start, window.ordered[0] * dtype.size)
         here, beyond = (_moved(f, dtype, totals, by) for by in (0, f.lanes))
@@ -174,7 +178,7 @@ class SlidingSums:
         f.branch_if(goes_on, beside, elsewhere, likely=True)
         f.start(beside)
         numbers, mask = arithmetic.combine(f, "add", dtype, here, held), f.mask
-        if mask is not None:
+        if mask is not None or not window.is_certain:
             f.mask = _nonzero(f, dtype, numbers)
         _add_vector(f, op, start, numbers)
         f.mask = mask
