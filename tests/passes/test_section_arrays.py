@@ -106,6 +106,27 @@ def test_accesses_with_the_same_uniform_indices_are_compared_once(
     assert len(pairs) < 1000
 
 
+def test_rows_that_differ_in_constants_alone_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs of them would be 435."""
+    compared: list[object] = []
+    may_meet = ElementAliasing._may_meet
+
+    def counted(self: ElementAliasing, one: ops.Access, other: ops.Access) -> bool:
+        compared.append((one, other))
+        return may_meet(self, one, other)
+
+    monkeypatch.setattr(ElementAliasing, "_may_meet", counted)
+    body = OWN.replace("%t", "%double")
+    for row in range(30):
+        body += f"  %r{row}: i32 = constant<{row - 2}>()\n"
+        body += f"  %t{row}: i32 = binary<add>(%t, %r{row})\n"
+        body += f"  %p{row}: f32 = atomic<add, @x, adjoint>(%own, %t{row}, %before)\n"
+    sectioned(body)
+    assert len(compared) == 30
+
+
 def test_sections_of_one_partition_share_no_element() -> None:
     module = parse(sectioned(NEAR + OWN))
     load, update, _ = (op for op in module.walk() if isinstance(op, ops.Access) and op.indices)

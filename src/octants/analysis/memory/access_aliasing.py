@@ -14,6 +14,9 @@ from octants.analysis.indices.affine_arithmetic import Affine, wrapped
 from octants.analysis.indices.equal_indices import EqualIndices
 from octants.ir import ops
 from octants.ir.core import Operation, Value
+from octants.types.scalars import DType
+
+_Number = tuple[DType, int, frozenset[tuple[Value, int]]]
 
 
 class ElementAliasing(EqualIndices):
@@ -40,24 +43,36 @@ class ElementAliasing(EqualIndices):
         return True
 
     def sections(self, accesses: Sequence[ops.Access]) -> list[list[ops.Access]]:
-        """Accesses to one array in groups, so that no two groups ever touch one element."""
-        alike: dict[Hashable, list[ops.Access]] = {}
+        """Accesses to one array in groups, so that no two groups ever touch one element.
+
+        Accesses whose uniform indices differ in constants alone are not compared.
+        """
+        alike: dict[tuple[_Number | None, ...], list[ops.Access]] = {}
         for op in accesses:
             alike.setdefault(tuple(map(self._uniform_number, op.indices)), []).append(op)
         found: list[list[ops.Access]] = []  # of accesses that are alike, the first
-        for first, *_ in alike.values():
-            touched = [g for g in found if any(self._may_meet(first, each) for each in g)]
-            found = [group for group in found if group not in touched]
-            found.append([*(each for group in touched for each in group), first])
+        earlier: dict[Hashable, list[ops.Access]] = {}  # by what is equal but for constants
+        for key, (first, *_) in alike.items():
+            shape = tuple(number and (number[0], number[2]) for number in key)
+            rivals = (same for other, same in earlier.items() if other != shape)
+            met = {each for same in rivals for each in same if self._may_meet(first, each)}
+            if met:
+                touched = [group for group in found if not met.isdisjoint(group)]
+                found = [group for group in found if group not in touched]
+                found.append([*(each for group in touched for each in group), first])
+            else:
+                found.append([first])
+            earlier.setdefault(shape, []).append(first)
         others = {same[0]: same for same in alike.values()}
         return [[op for each in group for op in others[each]] for group in found]
 
-    def _uniform_number(self, index: Value) -> Hashable:
+    def _uniform_number(self, index: Value) -> _Number | None:
         """A key of the number that an index is for all work items; None if it may vary."""
         expression = self.expression(index)
         if not all(map(self.is_uniform, expression.terms)):
             return None
-        return index.type, expression.constant, frozenset(expression.terms.items())
+        constant = wrapped(expression.constant, expression.bits)
+        return index.type, constant, frozenset(expression.terms.items())
 
     def _may_meet(self, one: ops.Access, other: ops.Access) -> bool:
         """Whether two accesses, of any work items and iterations, may be to one element."""
