@@ -533,7 +533,7 @@ def test_fields_that_change_between_call_and_derivative(how: str, launches: int)
             assert derivative().tolist() == right
         else:
             with pytest.raises(Exception, match="OCT371: `factor`"):
-                derivative()
+                jax.block_until_ready(derivative())
 
 
 @shares_memory
@@ -557,7 +557,7 @@ def test_fields_that_a_call_reads_and_then_writes(transform: Any) -> None:
 
     function = qd.jax.function(update, out={"y": "x"})
     with pytest.raises(Exception, match="OCT375: `update` reads `state`"):
-        transform(jax.value_and_grad(lambda x: function(x).sum()))(X)
+        jax.block_until_ready(transform(jax.value_and_grad(lambda x: function(x).sum()))(X))
 
 
 TRANSFORMED: dict[str, Any] = {
