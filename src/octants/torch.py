@@ -317,7 +317,8 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         number = (None,) * ctx.has_number
         tangents = (*given[1:], *number)  # the first is that of the step
         derivative = ctx.step.pushforward([each is not None for each in tangents])
-        return (*_apply(derivative, tangents, ctx.saved_tensors), *number)
+        with DerivativeOf(ctx.time):
+            return (*_apply(derivative, tangents, ctx.saved_tensors), *number)
 
     @classmethod
     def vmap(cls, info: Any, axes: Any, step: Step, *tensors: Any) -> Any:
@@ -567,16 +568,17 @@ class _BatchedNode(_Node):
     def jvp(ctx: Any, *given: Any) -> Any:
         batched, tangents = ctx.step, given[1:]
         derivative = batched.step.pushforward([each is not None for each in tangents])
-        return _stacked(
-            [
-                _apply(
-                    derivative,
-                    batched.element(tangents, k),
-                    batched.element(ctx.saved_tensors, k),
-                )
-                for k in range(batched.count)
-            ]
-        )
+        with DerivativeOf(ctx.time):
+            return _stacked(
+                [
+                    _apply(
+                        derivative,
+                        batched.element(tangents, k),
+                        batched.element(ctx.saved_tensors, k),
+                    )
+                    for k in range(batched.count)
+                ]
+            )
 
 
 for _kind in (_Node, _BatchedNode):  # torch asks for the signature at each call

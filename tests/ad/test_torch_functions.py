@@ -833,6 +833,10 @@ def test_fields_that_functions_write(case: str) -> None:
         if case in ("updated", "reset", "i32"):
             with pytest.raises(qd.OctantsRuntimeError, match="OCT375: .* in the same call"):
                 y.sum().backward()
+            for forward in (function, torch.vmap(function)):
+                given = x.detach() if forward is function else x.detach().repeat(2, 1)
+                with pytest.raises(qd.OctantsRuntimeError, match="OCT375: .* in the same call"):
+                    torch.func.jvp(forward, (given,), (torch.ones_like(given),))
         else:
             y.sum().backward()
             assert x.grad.tolist() == [4.0, 8.0, 12.0]
