@@ -6,8 +6,9 @@ from typing import Any
 
 from octants.data import current_runtime
 from octants.data.element_types import check_device
-from octants.data.errors import BuilderIsFinalized
+from octants.data.errors import BuilderIsFinalized, TreeIsAllocated
 from octants.data.tree import SNode, Tree, sparse_trees
+from octants.diagnostics.user_frames import warn_at_caller
 from octants.types.companions import Companion
 
 
@@ -30,8 +31,7 @@ class Root:
     def lazy_grad(self) -> None:
         """Place gradients of all fields of floats that are placed and not yet used.
 
-        Raises:
-            OctantsRuntimeError: the fields that were placed last are in use already.
+        It has no effect, but a warning, if the fields that were placed last are in use already.
         """
         if not self._is_complete(Companion.ADJOINT, "lazy_grad()"):
             self.node.lazy_grad()
@@ -39,14 +39,13 @@ class Root:
     def lazy_dual(self) -> None:
         """Place duals of all fields of floats that are placed and not yet used.
 
-        Raises:
-            OctantsRuntimeError: the fields that were placed last are in use already.
+        It has no effect, but a warning, if the fields that were placed last are in use already.
         """
         if not self._is_complete(Companion.TANGENT, "lazy_dual()"):
             self.node.lazy_dual()
 
     def _is_complete(self, companion: Companion, what: str) -> bool:
-        """Whether the last tree is in use, and its fields have a companion; else it is an error."""
+        """Whether the last tree is in use; a warning if a field of it lacks a companion."""
         runtime = current_runtime.runtime()
         tree: Tree | None = runtime.open_trees.get(runtime.device.number)
         if tree is None or not tree.is_allocated or tree.is_destroyed:
@@ -54,7 +53,8 @@ class Root:
         for _, field in tree.root.placed():
             is_primal = field.companion is Companion.PRIMAL and field.dtype.is_float
             if is_primal and companion not in field.layouts():
-                tree.require_open(f"{what} for the {field.describe()}")
+                warn_at_caller(TreeIsAllocated(f"{what} has no effect on the {field.describe()}"))
+                break
         return True
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
