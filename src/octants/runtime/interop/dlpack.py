@@ -183,11 +183,16 @@ _callbacks = _make_callbacks()
 _deleter, _destructor = (ctypes.cast(each, c_void_p).value for each in _callbacks)
 
 
+# Native code that may be called with any argument and after Python has ended, and does nothing.
+# JAX's GPU runtime calls deleters without testing for null.
+_no_op = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, c_void_p).value
+
+
 @atexit.register
 def _forget() -> None:
     """Leave exported memory to other libraries, since no deleter can run after Python ends."""
     for made, *_ in list(_exported.values()):
-        made.deleter = None
+        made.deleter = _no_op
     if _exported:
         for kept in (_exported, _callbacks):
             _api("Py_IncRef", None, py_object)(kept)
