@@ -54,6 +54,16 @@ def add_template(x: qd.Template | None, out: qd.types.NDArray[qd.f64, 1]):
             out[i] += 100.0
 
 
+@qd.kernel
+def add_if_true(x: qd.Tensor | None, out: qd.types.NDArray[qd.f64, 1]):
+    for i in range(3):
+        if qd.static(x):
+            out[i] += x[i]
+        out[i] += 50.0 if qd.static(not x) else 0.0
+        if qd.static(not (x and True)):
+            out[i] += 50.0
+
+
 def arrays() -> list[Any]:
     made = [qd.field(qd.f32, 3), qd.ndarray(qd.f64, 3)]
     for number, array in enumerate(made):
@@ -61,7 +71,7 @@ def arrays() -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("add", [add_any, add_imported, add_array, add_template])
+@pytest.mark.parametrize("add", [add_any, add_imported, add_array, add_template, add_if_true])
 def test_none_or_an_array(add: Any) -> None:
     out = np.zeros(3)
     given = [None, *arrays()]

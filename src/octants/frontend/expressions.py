@@ -22,6 +22,7 @@ from octants.frontend.context import NOT_FOUND, Context
 from octants.frontend.memory import indexing
 from octants.frontend.values import arithmetic, struct_operators
 from octants.frontend.values.expression_values import (
+    ArrayReference,
     FormattedString,
     StructValue,
     describe,
@@ -115,6 +116,8 @@ def unary_operation(context: Context, symbol: str, operand: Any, node: ast.AST) 
         found = struct_operators.unary(context, symbol, operand, node)
         if found is not NOT_FOUND:
             return found
+    if symbol == "not" and isinstance(operand, ArrayReference) and context.is_in_static:
+        return False
     if is_number(operand) or (is_run_time(operand) and not isinstance(operand, (tuple, list))):
         return arithmetic.unary(context, symbol, operand)
     if isinstance(operand, Matrix) and symbol != "not":

@@ -86,7 +86,7 @@ def _if_with_rest(context: Context, node: ast.If, rest: list[ast.stmt]) -> tuple
     """
     with context.at(node):
         value, is_static = context.evaluate_marked(node.test)
-        test = conditions.truth(context, value, node.test)
+        test = conditions.truth(context, value, node.test, is_static=is_static)
         if isinstance(test, bool):
             taken = node.body if test else node.orelse
             if is_static:

@@ -20,6 +20,7 @@ from octants.frontend.control_flow.control_flow_joins import Join
 from octants.frontend.scope import VariableRegion
 from octants.frontend.values import arithmetic, flattening, struct_operators
 from octants.frontend.values.expression_values import (
+    ArrayReference,
     FormattedString,
     MatrixValue,
     StructValue,
@@ -57,8 +58,15 @@ def condition(context: Context, node: ast.expr) -> Value | bool:
     return truth(context, context.evaluate(node), node)
 
 
-def truth(context: Context, value: Any, node: ast.AST | None = None) -> Value | bool:
-    """Whether a value counts as true; ``node`` is where it stands."""
+def truth(
+    context: Context, value: Any, node: ast.AST | None = None, *, is_static: bool = False
+) -> Value | bool:
+    """Whether a value counts as true; ``node`` is where it stands.
+
+    In `static`, an array does, so that ``if static(x)`` tells whether it is one or None.
+    """
+    if isinstance(value, ArrayReference) and (is_static or context.is_in_static):
+        return True
     if isinstance(value, HostNumber):
         value = arithmetic.compare(context, "!=", value, 0)
     if not _is_computed(value):
@@ -77,7 +85,7 @@ def conditional(context: Context, node: ast.IfExp) -> Any:
     it is in `static`.
     """
     found, is_static = context.evaluate_marked(node.test)
-    test = truth(context, found, node.test)
+    test = truth(context, found, node.test, is_static=is_static)
     if isinstance(test, bool):
         taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
         value = context.evaluate(taken)
@@ -241,7 +249,8 @@ def either(
 
 def _matrix(context: Context, value: Any) -> MatrixValue | None:
     """A vector or matrix as a run-time value; None for anything else."""
-    if not (_is_computed(value) or isinstance(value, Matrix)):
+    is_array = isinstance(value, ArrayReference)
+    if is_array or not (_is_computed(value) or isinstance(value, Matrix)):
         return None
     value = operand(context, value)
     return value if isinstance(value, MatrixValue) else None
