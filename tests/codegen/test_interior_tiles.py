@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,38 @@ def test_nothing_outside_of_the_array_is_written(length: int) -> None:
     np.testing.assert_array_equal(x, expected)
     around = np.concatenate([memory[:64], memory[64 + length :]])
     assert np.signbit(around).all()  # zero added to -0.0 is 0.0
+
+
+@pytest.mark.skipif("+avx2" not in TARGET.features, reason="it has code for AVX2")
+def test_tiles_behind_a_partial_one_write_nothing_outside_of_the_array(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features = TARGET.features.replace("+avx512", "-avx512")
+    narrow = replace(TARGET, cpu="haswell", features=features)
+    monkeypatch.setattr("octants.backends.cpu.host_target", lambda: narrow)
+    start(cpu_max_num_threads=1, offline_cache=False)
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(ndim=1), w: qd.types.ndarray(ndim=1), begin: qd.i32):
+        n = w.shape[0]
+        for i in range(begin, begin + n):
+            k = i - begin
+            x[k] += w[k]
+            x[qd.min(k + 1, n - 1)] += 2 * w[k]
+            if k >= 2:
+                x[k - 2] -= 3 * w[k]
+
+    w = np.arange(1.0, 38.0, dtype=np.float32)
+    expected = w.copy()
+    expected[1:] += 2 * w[:-1]
+    expected[-1] += 2 * w[-1]
+    expected[:-2] -= 3 * w[2:]
+    for begin in range(8):
+        memory = np.full(w.size + 128, -0.0, np.float32)
+        x = memory[64 : 64 + w.size]
+        add(x, w, begin)
+        np.testing.assert_array_equal(x, expected)
+        assert np.signbit(np.concatenate([memory[:64], memory[64 + w.size :]])).all()
 
 
 def test_distances_hold_in_all_lanes_where_vectors_are_not_known_to_be_lines() -> None:

@@ -12,7 +12,7 @@ At the end of the tile they are moved to their positions in the window, and adde
     added       carried to the next tile, which adds it to its own first elements
 
 If the next tile is elsewhere, as in another row, what is carried is added to memory first. Where
-two tiles are side by side, work items access all elements of the vector, if they all make an
+two whole tiles are side by side, work items access all elements of the vector, if they all make an
 update. Elsewhere, and in partial tiles, only elements with a sum other than zero are loaded and
 stored, since others may be outside of the array.
 
@@ -130,19 +130,12 @@ class SlidingSums:
 
         Args:
             f: The function.
-            ends_masked: The next tile has no mask, so that no inactive lane may be beside it.
+            ends_masked: The next tile may have no mask, so that no inactive lane may be beside it.
         """
         for window in self.windows:
             self._add_window(f, window)
         if ends_masked and f.mask is not None:
-            mask, last = f.vector("i1"), f"i{f.lanes} {f.lanes - 1}"
-            goes_on = f.assign(f"extractelement {mask} {f.mask}, {last}")
-            ended, further = f.fresh_label("ended"), f.fresh_label("further")
-            f.branch_if(goes_on, further, ended)
-            f.start(ended)
             self.finish(f)
-            f.branch(further)
-            f.start(further)
 
     def finish(self, f: LaneText) -> None:
         """Add what windows still carry, as at the end of the last tile."""
@@ -153,8 +146,7 @@ class SlidingSums:
             address, register = f.assign(f"load ptr, ptr {end}, align 8"), f.type(op.array.dtype)
             _add_where_nonzero(f, op, address, f.read_variable(carried, register))
             f.write_variable(carried, register, _zeros(f, op.array.dtype))
-            start = _behind(f, address, -f.lanes * op.array.dtype.size)
-            f.emit(f"store ptr {start}, ptr {end}, align 8")  # where no later whole tile begins
+            f.emit(f"store ptr {_nowhere(f)}, ptr {end}, align 8")
 
     def _add_window(self, f: LaneText, window: SlidingWindow) -> None:
         op, dtype = window.anchor, window.anchor.array.dtype
@@ -211,7 +203,7 @@ class SlidingSums:
         if window not in self._started:
             self._started.add(window)
             f.initialise(numbers, register, _zeros(f, dtype))
-            f.entry.append(f"  store ptr null, ptr {address}, align 8")
+            f.entry.append(f"  store ptr {_nowhere(f)}, ptr {address}, align 8")
         return numbers, address
 
 
@@ -280,6 +272,11 @@ def _add_vector(f: LaneText, op: ops.Atomic, address: str, numbers: str) -> None
 
 def _zeros(f: LaneText, dtype: DType) -> str:
     return f.spread(f.type(dtype), f.literal(neutral("add", dtype), dtype))
+
+
+def _nowhere(f: LaneText) -> str:
+    """Return an address where no tile begins; masked instructions are slow at a null address."""
+    return f.once("nowhere", "alloca i8, align 1")
 
 
 def _behind(f: LaneText, start: str, nbytes: int) -> str:
