@@ -210,6 +210,22 @@ def test_sums_under_a_guard_slide_within_the_array() -> None:
     assert "beside" in add.inspect(x, w).llvm_ir
 
 
+def test_sums_slide_beside_the_element_of_the_work_item() -> None:
+    start(cpu_max_num_threads=1)
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(ndim=1), w: qd.types.ndarray(ndim=1)):
+        for i in w:
+            x[i] += w[i]
+            x[(i + 1) % w.shape[0]] += 2 * w[i]
+
+    w = np.arange(1.0, 68.0)
+    x = np.zeros_like(w)
+    add(x, w)
+    np.testing.assert_array_equal(x, w + 2 * np.roll(w, 1))
+    assert "beside" in add.inspect(x, w).llvm_ir
+
+
 def test_overlapping_vectors_are_added_once() -> None:
     start(default_fp=qd.f32)
     x, y = (qd.field(qd.f32, 1000, needs_grad=True) for _ in range(2))

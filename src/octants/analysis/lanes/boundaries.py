@@ -44,7 +44,7 @@ class Boundaries:
                     self.bounding[op] = index
                     self._lines.add(op.result)
         self.slice = list(found) if self.bounding else []
-        self._known = {value for op in self.slice for value in op.results}
+        self._known = {task.body.args[0], *(value for op in self.slice for value in op.results)}
 
     def __bool__(self) -> bool:
         return bool(self.bounding)
