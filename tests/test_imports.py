@@ -97,7 +97,7 @@ def unit_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-UNITS = {unit: [*found] for unit, found in itertools.groupby(MODULES, unit_of)}
+UNITS = {unit: [*found] for unit, found in itertools.groupby(sorted(MODULES, key=unit_of), unit_of)}
 
 
 def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
