@@ -135,6 +135,7 @@ def test_threads_do_what_the_interpreter_does(name: str) -> None:
         *(
             pytest.param(f, marks=pytest.mark.slow if f is test_derivatives.scans else ())
             for f in test_derivatives.SHARED
+            if f is not test_derivatives.stored_by_all_lanes  # a race, for the emulator
         ),
     ],
 )
