@@ -534,6 +534,8 @@ def test_fields_that_change_under_functions_of_several_kernels(case: str) -> Non
         add_row(x, 1, y)
         add_scaled(x, own, y)
 
+    function = qd.torch.function(launches, out={"y": "x"})
+    x = tensor([1.0, 2.0, 3.0])
     changes: dict[str, Any] = {
         "again": lambda: function(x),
         "other rows": lambda: rows.__setitem__((2, 0), 7.0),
@@ -542,8 +544,6 @@ def test_fields_that_change_under_functions_of_several_kernels(case: str) -> Non
         "kernel": double,
         "ndarray": lambda: own.fill(5.0),
     }
-    function = qd.torch.function(launches, out={"y": "x"})
-    x = tensor([1.0, 2.0, 3.0])
     for _ in range(3):  # later tapes are repeated
         rows.fill(1.0)
         own.fill(3.0)
