@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from octants.autodiff.plan import recording_plan
-from octants.fuzz import backends, field_ndarray_conversion
+from octants.fuzz import backends, field_ndarray_conversion, foreign_arrays
 from octants.fuzz.backends import BACKENDS, MULTIPLES, Actual, RunConfiguration
 from octants.fuzz.compare import Status
 from octants.fuzz.metamorphic_checks import CHECKS, Checker
@@ -282,9 +282,30 @@ def test_other_thresholds_are_checked(is_faulty: bool, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("shape", [(3,), (4,), (5,), (2, 2), (2, 3), (1, 5)])
 def test_strided_arrays_are_not_contiguous(shape: tuple[int, ...]) -> None:
-    made = backends._strided(np.ones(shape, np.float32))
+    made = foreign_arrays.strided(np.ones(shape, np.float32))
     assert made.shape == shape and made.dtype == np.float32
     assert not made.flags.c_contiguous
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_writes_outside_of_arrays_are_noticed(
+    is_faulty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where code adds zero to an element before an array."""
+    launch = backends.Session.primal
+
+    def primal(session: backends.Session, actual: Actual) -> None:
+        launch(session, actual)
+        if isinstance(x := session.arrays["x"], np.ndarray):
+            x.base[0] += 0.0  # type: ignore[index]
+
+    if is_faulty:
+        monkeypatch.setattr(backends.Session, "primal", primal)
+    checker = Checker("cpu", ["numpy"], 1)
+    found = checker.check(program(), BACKENDS["cpu"]())  # type: ignore[arg-type]
+    checker.close()
+    assert ("memory outside of `x` was written" in "".join(found.problems)) == is_faulty
+    assert (found.status is Status.AGREES) != is_faulty
 
 
 WITH_FUNCTION = SOURCE.replace(

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from octants.cached_property import cached_property
-from octants.fuzz import profit_thresholds
+from octants.fuzz import foreign_arrays, profit_thresholds
 from octants.fuzz.field_ndarray_conversion import ndarrays_of
 from octants.fuzz.program import HOST_WRITES, FloatArray, Program, argument, resolve
 
@@ -175,11 +175,18 @@ class PackageBackend:
             session.launch_rebound()
         if _attempt(actual, "primal", lambda: session.primal(actual)) is None:
             return actual
-        if configuration.arrays in ("numpy", "strided"):
-            return actual
+        if configuration.arrays not in ("numpy", "strided"):
+            self._differentiate(program, actual, session)
+        _attempt(actual, "memory", session.surroundings.check)
+        return actual
+
+    def _differentiate(self, program: Program, actual: Actual, session: Session) -> None:
+        """Run the modes of differentiation that the configuration has."""
+        configuration = self.configuration
         if len(program.launches) == 1:
             _attempt(actual, "bare", lambda: session.bare(actual))
-            if "bare" in actual.gradients and "random" not in program.source:
+            can_be_late = not configuration.arrays and "random" not in program.source
+            if "bare" in actual.gradients and can_be_late:
                 _attempt(actual, LATE, lambda: session.bare(actual, LATE))
         if configuration.all_modes or "bare" not in actual.gradients or program.seed % 4 == 0:
             has_loss = not configuration.all_modes and session.returns_loss(actual)
@@ -193,7 +200,6 @@ class PackageBackend:
             _attempt(actual, "adjoint multiples", lambda: session.adjoint_multiples(actual))
         if configuration.second:
             _attempt(actual, "second", lambda: session.second(actual))
-        return actual
 
     def _start(self, program: Program) -> None:
         """Begin again where the options differ, and now and then to free memory."""
@@ -302,10 +308,12 @@ class Session:
         self.qd = qd
         self.driver = driver
         self.program = program
+        self.surroundings = foreign_arrays.Surroundings()
         self.module = self._execute(program.source)
         if arrays:
             for name in ndarrays_of(program):
-                self.module[name] = _foreign(arrays, self.module[name], name in program.weights)
+                array, has_grad = self.module[name], name in program.weights
+                self.module[name] = self.surroundings.foreign(name, arrays, array, has_grad)
         self.arrays = {name: resolve(self.module, name) for name in program.inputs}
         self.differentiable = {name: self.arrays[name] for name in program.weights}
 
@@ -584,7 +592,7 @@ def _others(values: FloatArray) -> FloatArray:
 
 def _write(array: Any, values: FloatArray) -> None:
     if not hasattr(array, "from_numpy"):  # an array of numpy, or a tensor
-        array[...] = _like(array, values)
+        array[...] = foreign_arrays.like(array, values)
         return
     array.from_numpy(np.asarray(values, dtype=array.to_numpy().dtype, order="C"))
 
@@ -600,39 +608,6 @@ def _read(array: Any) -> FloatArray:
     if hasattr(array, "to_numpy"):
         return np.array(array.to_numpy())
     return np.array(array.numpy() if hasattr(array, "numpy") else array)
-
-
-def _foreign(kind: str, array: Any, has_grad: bool) -> Any:
-    """An array of numpy or a tensor, with a gradient, like an ndarray of ours."""
-    values = array.to_numpy()
-    if kind == "numpy":
-        return np.zeros_like(values)
-    if kind == "strided":
-        return _strided(values)
-    torch = importlib.import_module("torch")
-    if not hasattr(torch, values.dtype.name):
-        return array
-    tensor = torch.zeros(values.shape, dtype=getattr(torch, values.dtype.name))
-    if has_grad:
-        tensor.grad = torch.zeros_like(tensor)
-    return tensor
-
-
-def _strided(values: FloatArray) -> FloatArray:
-    """An array of the same shape: reversed, column by column, or every third of other elements."""
-    kind = values.size % 3
-    if kind == 0:
-        return np.zeros_like(values)[::-1]
-    if kind == 1 and values.ndim > 1:
-        return np.zeros_like(values, order="F")
-    wide: FloatArray = np.zeros((*values.shape[:-1], 3 * values.shape[-1]), values.dtype)
-    return wide[..., 1::3]
-
-
-def _like(array: Any, values: FloatArray) -> Any:
-    if isinstance(array, np.ndarray):
-        return values
-    return importlib.import_module("torch").as_tensor(np.array(values)).to(array.dtype)
 
 
 def _flat(value: Any) -> FloatArray:
