@@ -80,6 +80,23 @@ def test_a_write_of_the_host(kind: str) -> None:
     square.grad.using(on_overwrite="trust")(x, y)
 
 
+@qd.kernel
+def scale_first(before: qd.Tensor, x: qd.Tensor, y: qd.Tensor):
+    y[0] = x[0] * x[0] * before[2]
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_arguments_that_are_one_array(kind: str, index: int) -> None:
+    """What any of them reads must not change."""
+    x, y = make(kind, N), make(kind, N)
+    scale_first(x, x, y)
+    x[index] = 7.0
+    if index == 1:
+        scale_first.grad(x, x, y)
+    else:
+        changed(scale_first, x, x, y)
+
+
 def test_what_the_gradient_does_not_read_may_change(kind: str) -> None:
     x, y, other = make(kind, N), make(kind, N), make(kind, N)
     square(x, y)

@@ -308,7 +308,7 @@ def _changes(
         if position not in memories:
             continue
         memory = memories[position]
-        read: ArrayRegion = regions[position].read if position in regions else None
+        read = _read_region(memory, memories, regions)
         if not is_same and last.wrote(memory, read):
             yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
         if not has_same_arrays:  # the time of the launch with these is unknown
@@ -319,6 +319,20 @@ def _changes(
             if other.wrote(memory, read):
                 again = other.specialisation.born < specialisation.number
                 yield Change(memory.name, f"kernel `{other.name}`", may_be_the_same=again)
+
+
+def _read_region(
+    memory: TapedMemory, memories: Mapping[int, TapedMemory], regions: Mapping[int, Accessed]
+) -> ArrayRegion:
+    """The elements of an array that a launch reads, by any argument that is this array."""
+    found: list[Any] = []
+    for position, other in memories.items():
+        if other.key == memory.key:
+            region: ArrayRegion = regions[position].read if position in regions else None
+            if region is None:
+                return None
+            found.extend(region)
+    return tuple(found)
 
 
 def _later_launches(specialisation: Specialisation) -> list[_Last]:
