@@ -99,6 +99,7 @@ class RunConfiguration:
     beside: bool = False  # whether another thread runs the program too; then without tapes
     machine: dict[str, Any] = field(default_factory=dict)  # capabilities other than the arch's
     thresholds: int = 0  # the seed of other thresholds of the compiler; 0: none
+    without_avx512: bool = False  # whether code for a CPU uses AVX2 in place of AVX-512
 
 
 class Backend(Protocol):
@@ -221,12 +222,17 @@ class PackageBackend:
         """Let the compiler see capabilities and thresholds of the configuration meanwhile."""
         backend = self.driver.backend_of(getattr(self.qd, self.arch).name)
         given, facts = backend.machine, self.configuration.machine
+        cpu: Any = importlib.import_module(f"{self.qd.__name__}.backends.cpu")
+        host_target = cpu.host_target
         backend.machine = lambda *of: replace(given(*of), **facts)
+        if self.configuration.without_avx512:
+            cpu.host_target = lambda: _without_avx512(host_target())
         try:
             with profit_thresholds.changed(self.qd.__name__, self.configuration.thresholds):
                 yield
         finally:
             del backend.machine
+            cpu.host_target = host_target
 
     def _options(self, program: Program, configuration: RunConfiguration) -> dict[str, Any]:
         chosen: dict[str, Any] = {"fast_math": True, "offline_cache": False}
@@ -239,6 +245,13 @@ class PackageBackend:
         if has_free_order(program, self.arch):
             chosen["deterministic"] = False
         return chosen
+
+
+def _without_avx512(target: Any) -> Any:
+    """The target of a CPU, or of one with AVX2 alone."""
+    if "+avx512" not in target.features:
+        return target
+    return replace(target, cpu="haswell", features=target.features.replace("+avx512", "-avx512"))
 
 
 def has_free_order(program: Program, arch: str) -> bool:

@@ -72,6 +72,7 @@ class Check:
     beside: bool = False  # whether two threads run the other run at the same time
     machines: Sequence[Options] = ({},)  # capabilities that the other run pretends, by the seed
     thresholds: bool = False  # whether the other run has other thresholds, by the seed
+    without_avx512: bool = False  # whether the other run has code for AVX2, for half of the seeds
     only: Sequence[str] = ()  # the archs to check; all if empty
     needs: str = ""  # an optional package that must be installed
 
@@ -168,11 +169,22 @@ CHECKS: dict[str, Check] = {
     ),
     "fields": Check("fields for ndarrays", transform=field_ndarray_conversion.as_fields),
     "ndarrays": Check("ndarrays for fields", transform=field_ndarray_conversion.as_ndarrays),
-    "numpy": Check("numpy arrays for ndarrays", arrays="numpy", forward=False),
+    "numpy": Check(
+        "numpy arrays for ndarrays, between other elements; half of them in code for AVX2",
+        arrays="numpy",
+        forward=False,
+        without_avx512=True,
+    ),
     "strided": Check(
         "numpy arrays with other strides for ndarrays", arrays="strided", forward=False
     ),
-    "torch": Check("torch tensors for ndarrays", arrays="torch", forward=False, needs="torch"),
+    "torch": Check(
+        "torch tensors for ndarrays, between other elements; half of them in code for AVX2",
+        arrays="torch",
+        forward=False,
+        without_avx512=True,
+        needs="torch",
+    ),
     "validation": Check("Tape(validation=True)", tape={"validation": True}, forward=False),
     "arguments": Check(
         "gradients of arguments, against the oracle",
@@ -300,6 +312,7 @@ class Checker:
             beside=check.beside,
             machine=check.machines[program.seed // len(CHECKS) % len(check.machines)],
             thresholds=1 + program.seed if check.thresholds else 0,
+            without_avx512=check.without_avx512 and program.seed // len(CHECKS) % 2 == 0,
         )
         backend.forget()  # so that the run compiles its kernels, or loads them from the cache
         actual = _run(changed, backend, configuration)
