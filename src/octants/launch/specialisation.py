@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from octants import driver, options
-from octants.analysis.indices.index_ranges import Accessed, Regions
+from octants.analysis.indices.index_ranges import Regions
 from octants.cache import configured_store
 from octants.cache.build_inputs import value_now
 from octants.cached_property import cached_property
@@ -442,13 +442,6 @@ class Specialisation:
     def regions(self) -> Regions:
         """The elements that launches access, as a function of the arguments."""
         return self.derive(("regions",), lambda: self.make_regions(self.module))
-
-    def accessed(self, arguments: tuple[Any, ...]) -> Mapping[int, Accessed]:
-        """The elements that a launch accesses, by the position of the array."""
-        try:
-            return self.regions(*arguments)
-        except Exception:  # wrong arguments; the launch itself says what is wrong
-            return {}
 
     def leaf(self, position: int) -> Leaf:
         """The leaf of the argument that the array at ``position`` comes from."""

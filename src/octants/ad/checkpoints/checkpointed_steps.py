@@ -113,7 +113,7 @@ class StepRunner:
             if memory.key in whole and (self.tape is None or memory.key in self._ended):
                 continue
             if accessed is None:
-                accessed = specialisation.accessed(arguments)
+                accessed = specialisation.regions.of(arguments)
             region = accessed[position].written if position in accessed else None
             self._before_write(memory, region, specialisation.signature.kernel)
         if self.tape is None or has_distinct_arrays(specialisation, arguments):

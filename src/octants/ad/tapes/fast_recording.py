@@ -187,7 +187,7 @@ class FastPath:
             return Touched(frozenset(identities), {}, {})
         keys = dict(zip(self._positions, identities, strict=True))
         (step,) = self.steps
-        accessed: Mapping[int, Accessed] = step.accessed(arguments) if self._has_regions else {}
+        accessed: Mapping[int, Accessed] = step.regions.of(arguments) if self._has_regions else {}
 
         def rows(positions: Sequence[int], accesses: str) -> MemoryRows:
             return {
@@ -205,7 +205,7 @@ class FastPath:
         for position, _ in self.copied:
             memory = memory_at(self.specialisation, position, arguments)
             for step in self.steps:
-                accessed = step.accessed(arguments).get(position)
+                accessed = step.regions.of(arguments).get(position)
                 is_read = position in step.needed
                 if is_read and accessed is not None and not memory.covers(tidy(accessed.read)):
                     return False

@@ -114,7 +114,7 @@ class LaunchEntry:
     def prepare(self, memories: Mapping[int, TapedMemory]) -> list[Phase]:
         """Find the regions that the launch will write, and those that its reverse needs."""
         self._foreign = [memory for memory in memories.values() if memory.is_foreign]
-        step, accessed = self.step, self.step.accessed(self.arguments)
+        step, accessed = self.step, self.step.regions.of(self.arguments)
         accesses = self._accesses = _Accesses(
             self._find(step.needed_before, memories, accessed, self._read),
             self._find(step.written, memories, accessed, self._written),

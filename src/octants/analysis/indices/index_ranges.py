@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from octants.lazy_dataclass import dataclass
@@ -174,6 +174,13 @@ class Regions:
         found = {int(number) for number in re.findall(r"\ba(\d+)\b", body)}
         self.named: tuple[int, ...] = tuple(sorted(found))
         """The positions of the arguments on which the result depends."""
+
+    def of(self, arguments: Sequence[Any]) -> Mapping[int, Accessed]:
+        """The regions of a launch; none are known if its arguments are wrong, as it says itself."""
+        try:
+            return self(*arguments)
+        except Exception:
+            return {}
 
     def __call__(self, *arguments: Any) -> Mapping[int, Accessed]:
         if self._call is None:

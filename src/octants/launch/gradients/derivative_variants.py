@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octants import driver
-from octants.analysis.indices.index_ranges import Accessed, Regions
+from octants.analysis.indices.index_ranges import Regions
 from octants.cached_property import cached_property
 from octants.deferred_import import Deferred
 from octants.ir.core import Array, Companion, Module, Space
@@ -98,13 +98,6 @@ class ReverseStep:
     def saves_nothing(self) -> bool:
         """Whether it overwrites nothing that it needs."""
         return not (set(self.needed_before) & set(self.written) or self.rewritten)
-
-    def accessed(self, arguments: Sequence[Any]) -> Mapping[int, Accessed]:
-        """The elements that a launch accesses, by the position of the array."""
-        try:
-            return self.regions(*arguments)
-        except Exception:  # wrong arguments; the launch itself says what is wrong
-            return {}
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,7 @@ def changed_operands(
         writers = [other for other in others if other.wrote(memory, None)]
         if not by_host and not writers:
             continue
-        regions = _regions(own, given) or {}
-        region: ArrayRegion = regions[position].read if position in regions else None
+        region = _read_at(own.regions.of(given), position)
         if by_host and _host_wrote(memory, region, since, before):
             yield own.signature.kernel, Change(memory.name, "the host")
         for other in writers:
@@ -177,7 +176,7 @@ def changed_state(launched: Launched) -> Iterator[tuple[str, str, str]]:
     read: list[tuple[Any, str, ArrayRegion]] = []
     written: list[tuple[Any, ArrayRegion]] = []
     for own, given in launched:
-        regions, name = _regions(own, given) or {}, own.signature.kernel
+        regions, name = own.regions.of(given), own.signature.kernel
         for key, position in _fields_at(own, _read_first(own)):
             region = _known_region(own, position, regions, "read")
             is_set = any(key == other and intersect(region, at) for other, at in written)
@@ -302,7 +301,7 @@ def _changes(
     last = _Last(specialisation)
     has_same_arrays = all(last.is_at(k, memory) for k, memory in memories.items())
     is_same = has_same_arrays and last.has_integers_of(arguments)
-    regions = _regions(specialisation, arguments) or {}
+    regions = specialisation.regions.of(arguments)
     later = _later_launches(specialisation)
     for position in needed:
         if position not in memories:
@@ -321,6 +320,11 @@ def _changes(
                 yield Change(memory.name, f"kernel `{other.name}`", may_be_the_same=again)
 
 
+def _read_at(regions: Mapping[int, Accessed], position: int) -> ArrayRegion:
+    """The elements of the array at a position that a launch reads; None for any of them."""
+    return regions[position].read if position in regions else None
+
+
 def _read_region(
     memory: TapedMemory, memories: Mapping[int, TapedMemory], regions: Mapping[int, Accessed]
 ) -> ArrayRegion:
@@ -328,7 +332,7 @@ def _read_region(
     found: list[Any] = []
     for position, other in memories.items():
         if other.key == memory.key:
-            region: ArrayRegion = regions[position].read if position in regions else None
+            region = _read_at(regions, position)
             if region is None:
                 return None
             found.extend(region)
@@ -377,16 +381,6 @@ def _host_wrote(
     return intersect(region, region_of(memory.array, index))
 
 
-def _regions(
-    specialisation: Specialisation, arguments: Sequence[Any]
-) -> Mapping[int, Accessed] | None:
-    """The elements that a launch accesses; None if they are unknown."""
-    try:
-        return specialisation.regions(*arguments)
-    except Exception:  # arguments that are not known, or wrong
-        return None
-
-
 class _Last:
     """The last launch of a kernel."""
 
@@ -415,8 +409,8 @@ class _Last:
         at = [position for position in own.written if self.is_at(position, memory)]
         if not at:
             return False
-        found = _regions(own, self.arguments())
-        return found is not None and any(
+        found = own.regions.of(self.arguments())
+        return any(
             intersect(region, found[position].written) for position in at if position in found
         )
 

@@ -299,7 +299,7 @@ def written_regions(
     memories: Mapping[int, TapedMemory],
 ) -> list[tuple[TapedMemory, ArrayRegion]]:
     """The arrays that a launch writes, with the region of each; None for all of it."""
-    accessed = specialisation.accessed(arguments)
+    accessed = specialisation.regions.of(arguments)
     regions = []
     for position in specialisation.written:
         memory = memories[position]
