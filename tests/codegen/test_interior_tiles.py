@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import octants as qd
 from octants.analysis.control_flow.uniformity import Uniformity
 from octants.analysis.sums.sliding_windows import find_windows
 from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
+from octants.fuzz.backends import without_avx512
 from octants.ir import ops
 from tests.codegen.compiled import TARGET
 from tests.ir.parser import parse
@@ -113,9 +113,7 @@ def test_nothing_outside_of_the_array_is_written(length: int) -> None:
 def test_tiles_behind_a_partial_one_write_nothing_outside_of_the_array(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    features = TARGET.features.replace("+avx512", "-avx512")
-    narrow = replace(TARGET, cpu="haswell", features=features)
-    monkeypatch.setattr("octants.backends.cpu.host_target", lambda: narrow)
+    monkeypatch.setattr("octants.backends.cpu.host_target", lambda: without_avx512(TARGET))
     start(cpu_max_num_threads=1, offline_cache=False)
 
     @qd.kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 from octants.codegen.llvm import cpu
 from octants.codegen.llvm.rsqrt_estimates import estimate_of
+from octants.fuzz.backends import without_avx512
 from octants.ir.core import Module
 from octants.runtime.cpu import CpuDevice
 from octants.target import Target
@@ -30,17 +30,11 @@ SPECIAL = [
 ]  # fmt: skip
 
 
-def without(prefix: str) -> Target:
-    """This machine without the features of a name."""
-    kept = [x for x in TARGET.features.split(",") if prefix not in x]
-    return replace(TARGET, cpu="haswell", features=",".join(kept))
-
-
 def targets() -> dict[str, Target]:
     """This machine, and what it would be without its longest vectors."""
     found = {"host": TARGET}
     if "+avx512vl" in TARGET.features:
-        found["avx2"] = without("512")
+        found["avx2"] = without_avx512(TARGET)
     return {name: target for name, target in found.items() if estimate_of(target)}
 
 

@@ -6,6 +6,7 @@ Of exp, exp2 and tanh, estimates of powers are not subnormal, and neither are fu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,25 @@ from tests.mathlib.test_special_values import UNARY_CASES
 LEAST = -126.0
 
 
-def values(fn: str, x: Any) -> Any:
-    """The function of numbers on such a machine; the estimate itself is exact."""
+def computed(x: Any, of: Callable[[Builder, Value], Value], compiled: Any = Compiled) -> Any:
+    """A function of each of some numbers."""
     arrays = [ndarray("x", f32), ndarray("y", f32)]
 
     def body(build: Builder, i: Value) -> None:
+        build.store(arrays[1], [i], of(build, build.load(arrays[0], [i])))
+
+    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
+    data = {"x": x, "y": np.zeros_like(x)}
+    compiled(Module("each", arrays, tasks=[task])).run(data)
+    return data["y"]
+
+
+def values(fn: str, x: Any) -> Any:
+    """The function of numbers on such a machine; the estimate itself is exact."""
+
+    def of(build: Builder, number: Value) -> Value:
         block = function(fn, f32, True, "estimating").block
-        made = {block.args[0]: build.load(arrays[0], [i])}
+        made = {block.args[0]: number}
         for op in block.ops[:-1]:
             if isinstance(op, ops.Unary) and op.fn == "exp2_estimate":
                 power = made[op.x]
@@ -49,12 +62,9 @@ def values(fn: str, x: Any) -> Any:
                     is_small = build.compare("lt", size, build.constant(2.0**LEAST, f32))
                     zero = build.constant(0.0, f32)
                     made[op.result] = build.select(is_small, zero, made[op.result])
-        build.store(arrays[1], [i], made[block.yielded[0]])
+        return made[block.yielded[0]]
 
-    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
-    data = {"x": x, "y": np.zeros_like(x)}
-    Compiled(Module(fn, arrays, tasks=[task])).run(data)
-    return data["y"]
+    return computed(x, of)
 
 
 @pytest.mark.parametrize("fn", ["exp", "exp2"])
@@ -83,38 +93,31 @@ def test_errors_of_tanh_with_cuda() -> None:
     """The emulated instructions are exact, or nearly so."""
     x = np.concatenate([np.linspace(-10.0, 10.0, 40_001), np.geomspace(1e-44, 1.0, 5000)])
     x = np.concatenate([x, [0.0, -0.0, np.inf, -np.inf, np.nan, 3e38]]).astype(np.float32)
-    arrays = [ndarray("x", f32), ndarray("y", f32)]
-
-    def body(build: Builder, i: Value) -> None:
-        build.store(arrays[1], [i], build.unary("tanh", build.load(arrays[0], [i])))
-
-    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
-    data = {"x": x, "y": np.zeros_like(x)}
-    Threads(Module("tanh", arrays, tasks=[task]), fast_math=True).run(data)
+    y = computed(
+        x,
+        lambda build, number: build.unary("tanh", number),
+        lambda module: Threads(module, fast_math=True),
+    )
     exact = np.tanh(x.astype(np.longdouble))
-    assert units(data["y"][:-2], exact[:-2]).max() <= ESTIMATED_TANH - 2.0
-    assert np.isnan(data["y"][-2]) and data["y"][-1] == 1.0
-    assert (np.signbit(data["y"]) == np.signbit(x))[:-2].all()
+    assert units(y[:-2], exact[:-2]).max() <= ESTIMATED_TANH - 2.0
+    assert np.isnan(y[-2]) and y[-1] == 1.0
+    assert (np.signbit(y) == np.signbit(x))[:-2].all()
 
 
 def beyond(fn: str, x: Any) -> Any:
     """A function of angles that are too large for the instruction that estimates it."""
-    arrays = [ndarray("x", f32), ndarray("y", f32)]
 
-    def body(build: Builder, i: Value) -> None:
+    def of(build: Builder, number: Value) -> Value:
         block = function(fn, f32, True, "estimating").block
         at = next(k for k, op in enumerate(block.ops) if isinstance(op, ops.If))
         branch = block.ops[at]
         assert isinstance(branch, ops.If)
-        made = {block.args[0]: build.load(arrays[0], [i])}
+        made = {block.args[0]: number}
         for op in [*block.ops[:at], *branch.then.ops[:-1]]:
             emit(build, op, made)
-        build.store(arrays[1], [i], made[branch.then.yielded[0]])
+        return made[branch.then.yielded[0]]
 
-    task = parallel("all", lambda build: (build.index(0), build.shape(arrays[0], 0)), body)
-    data = {"x": x, "y": np.zeros_like(x)}
-    Compiled(Module(fn, arrays, tasks=[task])).run(data)
-    return data["y"]
+    return computed(x, of)
 
 
 @pytest.mark.parametrize("fn", ["sin", "cos"])

@@ -222,17 +222,17 @@ class PackageBackend:
         """Let the compiler see capabilities and thresholds of the configuration meanwhile."""
         backend = self.driver.backend_of(getattr(self.qd, self.arch).name)
         given, facts = backend.machine, self.configuration.machine
-        cpu: Any = importlib.import_module(f"{self.qd.__name__}.backends.cpu")
-        host_target = cpu.host_target
-        backend.machine = lambda *of: replace(given(*of), **facts)
-        if self.configuration.without_avx512:
-            cpu.host_target = lambda: _without_avx512(host_target())
-        try:
-            with profit_thresholds.changed(self.qd.__name__, self.configuration.thresholds):
-                yield
-        finally:
-            del backend.machine
-            cpu.host_target = host_target
+        with contextlib.ExitStack() as stack:
+            backend.machine = lambda *of: replace(given(*of), **facts)
+            stack.callback(delattr, backend, "machine")
+            if self.configuration.without_avx512:
+                cpu: Any = importlib.import_module(f"{self.qd.__name__}.backends.cpu")
+                host_target = cpu.host_target
+                cpu.host_target = lambda: without_avx512(host_target())
+                stack.callback(setattr, cpu, "host_target", host_target)
+            thresholds = self.configuration.thresholds
+            stack.enter_context(profit_thresholds.changed(self.qd.__name__, thresholds))
+            yield
 
     def _options(self, program: Program, configuration: RunConfiguration) -> dict[str, Any]:
         chosen: dict[str, Any] = {"fast_math": True, "offline_cache": False}
@@ -247,7 +247,7 @@ class PackageBackend:
         return chosen
 
 
-def _without_avx512(target: Any) -> Any:
+def without_avx512(target: Any) -> Any:
     """The target of a CPU, or of one with AVX2 alone."""
     if "+avx512" not in target.features:
         return target
