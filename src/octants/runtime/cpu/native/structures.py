@@ -29,7 +29,7 @@ class Worker(Structure):
         ("need", c_int64),  # the bytes that were refused
         ("left", c_int64),  # items from here to `left_end` are still to be done, alone
         ("left_end", c_int64),
-        ("thread", c_void_p),
+        ("thread", c_void_p * 1),
         ("pool", c_void_p),
         ("record_memory", c_void_p),  # the allocation that the record buffer is in
         ("_padding", c_char * (_LINE - 104)),
