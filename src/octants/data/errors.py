@@ -8,9 +8,9 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsArgumentError,
     OctantsAttributeError,
+    OctantsCompilationError,
     OctantsHostIndexError,
     OctantsMemoryError,
-    OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsValueError,
 )
@@ -70,7 +70,6 @@ class NotDifferentiable(UserError):
     dtype: str
     companion: str
     code = "OCT504"
-    exception = OctantsRuntimeError
     title = "{what}: {dtype} has no {companion}; only f16, f32 and f64 have"
     remedy = "leave out `needs_grad` and `needs_dual`, or use a floating-point type"
 
@@ -85,7 +84,6 @@ class WrongArrayOption(UserError):
     code = "OCT505"
     exception = OctantsValueError
     title = "{what}: `{option}` {problem}"
-    remedy = "{advice}"
 
 
 class OutOfMemory(UserError):
@@ -107,7 +105,6 @@ class NotPlaced(UserError):
 
     name: str
     code = "OCT510"
-    exception = OctantsRuntimeError
     title = "the {name} is used, but it has no shape and is not placed"
     remedy = "give it a shape, or place it: `qd.root.dense(qd.i, n).place(x)`"
 
@@ -117,7 +114,6 @@ class PlacedTwice(UserError):
 
     name: str
     code = "OCT511"
-    exception = OctantsRuntimeError
     title = "the {name} is placed already"
     remedy = "place each field once; a field with a shape is placed already"
 
@@ -150,7 +146,6 @@ class TreeIsAllocated(UserError):
 
     what: str
     code = "OCT514"
-    exception = OctantsRuntimeError
     title = "{what}: the memory of this tree is allocated already"
     notes = ("a tree is allocated when one of its fields is first used",)
     remedy = (
@@ -163,7 +158,6 @@ class NotFinalized(UserError):
 
     name: str
     code = "OCT515"
-    exception = OctantsRuntimeError
     title = "the {name} is used, but its FieldsBuilder is not finalized"
     remedy = "call `finalize()` on the builder first"
 
@@ -172,7 +166,6 @@ class BuilderIsFinalized(UserError):
     """A `FieldsBuilder` was used after `finalize`."""
 
     code = "OCT509"
-    exception = OctantsRuntimeError
     title = "this FieldsBuilder is finalized: nothing can be added to its tree"
     remedy = "make another `qd.FieldsBuilder()`"
 
@@ -196,7 +189,6 @@ class MissingComponents(UserError):
     placed: int
     count: int
     code = "OCT523"
-    exception = OctantsRuntimeError
     title = "the {name} is used, but only {placed} of its {count} components are placed"
     remedy = "place them all, or the field as a whole"
 
@@ -220,7 +212,6 @@ class CompanionWithoutField(UserError):
     name: str
     companion: str
     code = "OCT517"
-    exception = OctantsRuntimeError
     title = "the {companion} of the {name} is placed, but the field itself is not"
     remedy = "place the field too: `block.place(x, x.grad)`"
 
@@ -233,7 +224,6 @@ class CompanionOnOtherDevice(UserError):
     companion: str
     companion_device: int
     code = "OCT508"
-    exception = OctantsRuntimeError
     title = "{what} is on device {device}, and its {companion} on device {companion_device}"
     remedy = "place both in trees on the same device"
 
@@ -246,7 +236,6 @@ class MissingCompanion(UserError):
     keyword: str
     attribute: str
     code = "OCT518"
-    exception = OctantsRuntimeError
     title = "the {name} has no {companion}"
     remedy = (
         "create it with `{keyword}=True`; or, for fields, call `block.place(x, x.{attribute})` or"
@@ -260,9 +249,7 @@ class UnsupportedNode(UserError):
     kind: str
     advice: str
     code = "OCT519"
-    exception = OctantsRuntimeError
     title = "blocks of kind `{kind}` are not supported yet"
-    remedy = "{advice}"
 
 
 # -- the life of arrays ----------------------------------------------------------------------------
@@ -273,7 +260,6 @@ class UsedAfterReset(UserError):
 
     what: str
     code = "OCT520"
-    exception = OctantsRuntimeError
     title = (
         "the {what} was made before the last `qd.init()` or `qd.reset()`, which freed its memory"
     )
@@ -285,7 +271,6 @@ class UsedAfterDestroy(UserError):
 
     what: str
     code = "OCT521"
-    exception = OctantsRuntimeError
     title = "the {what} was used after its tree was destroyed"
     remedy = "call `destroy()` only when the fields of the tree are no longer needed"
 
@@ -339,7 +324,6 @@ class WrongView(UserError):
     code = "OCT542"
     exception = OctantsValueError
     title = "a BufferView cannot be {problem}"
-    remedy = "{advice}"
 
 
 class GradientAssigned(UserError):
@@ -366,7 +350,6 @@ class WrongValue(UserError):
     code = "OCT533"
     exception = OctantsRuntimeTypeError
     title = "{what}: cannot store {given}; {wanted} is needed"
-    remedy = "{advice}"
 
 
 class ValueChanges(UserError):
@@ -377,6 +360,7 @@ class ValueChanges(UserError):
     dtype: str
     stored: str
     code = "OCT534"
+    exception = OctantsCompilationError
     title = "{what}: {given} becomes {stored} in {dtype}"
     remedy = "convert the value first, or use an array of a type that can hold it"
 
@@ -424,7 +408,6 @@ class WrongArray(UserError):
     code = "OCT536"
     exception = OctantsRuntimeTypeError
     title = "{what} takes {needed}, not {given}"
-    remedy = "{advice}"
 
 
 class CannotShare(UserError):
@@ -436,7 +419,6 @@ class CannotShare(UserError):
     code = "OCT537"
     exception = OctantsValueError
     title = "{what}: {problem}"
-    remedy = "{advice}"
 
 
 class ReadOnly(UserError):

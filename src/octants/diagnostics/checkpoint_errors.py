@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsMemoryError,
-    OctantsRuntimeError,
     OctantsValueError,
 )
 
@@ -28,7 +27,6 @@ class StepChanged(UserError):
     first: str
     again: str
     code = "OCT331"
-    exception = OctantsRuntimeError
     title = (
         "step {step} of a checkpointed loop did something different when it ran again for its"
         " gradient"
@@ -46,7 +44,6 @@ class StepHasFailed(UserError):
     step: int
     error: str
     code = "OCT332"
-    exception = OctantsRuntimeError
     title = "step {step} of a checkpointed loop raised {error}, so its launches have no gradient"
     remedy = "let the exception leave the body of the tape; to end a loop, return False from `step`"
 
@@ -56,7 +53,6 @@ class StepChangesGradient(UserError):
 
     what: str
     code = "OCT333"
-    exception = OctantsRuntimeError
     title = "{what} in a step of a checkpointed loop, which the backward pass runs again"
     remedy = "change gradients before or after the tape"
 
@@ -86,7 +82,6 @@ class NoArgumentGradients(UserError):
 
     kernel: str
     code = "OCT335"
-    exception = OctantsRuntimeError
     title = (
         "kernel `{kernel}` is launched in a checkpointed loop, which computes no gradients of"
         " arguments that are passed by value"
@@ -99,7 +94,6 @@ class OrderChanged(UserError):
 
     kernel: str
     code = "OCT336"
-    exception = OctantsRuntimeError
     title = (
         "kernel `{kernel}` depends on the order in which work items update an array, and a"
         " checkpointed loop runs it again, in another order"

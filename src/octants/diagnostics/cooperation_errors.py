@@ -5,7 +5,7 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsAssertionError,
-    OctantsRuntimeError,
+    OctantsCompilationError,
     OctantsTypeError,
 )
 
@@ -15,6 +15,7 @@ class OutsideOfBlocks(UserError):
 
     name: str
     code = "OCT240"
+    exception = OctantsCompilationError
     title = "`simt.{name}` is in serial code"
     label = "only the work items of a parallel loop are in blocks"
     remedy = (
@@ -28,7 +29,6 @@ class NoBlocks(UserError):
 
     name: str
     code = "OCT241"
-    exception = OctantsRuntimeError
     title = "`simt.{name}` needs work items that run in blocks, but this arch has no blocks"
     label = "used here"
     remedy = "use an arch that has blocks, such as `qd.init(arch=qd.cpu)`"
@@ -40,6 +40,7 @@ class Divergent(UserError):
     name: str
     who: str
     code = "OCT242"
+    exception = OctantsCompilationError
     title = "not all {who} reach this `simt.{name}`, which waits for all of them"
     label = "not all of them reach this"
     remedy = "move it out of the branch or loop, so that all of them run it equally often"
@@ -50,22 +51,20 @@ class WrongLanes(UserError):
 
     name: str
     problem: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT243"
     exception = OctantsTypeError
     title = "`simt.{name}`: {problem}"
-    remedy = "{way_out}"
 
 
 class WrongSharedArray(UserError):
     """A shared array of a shape or type that cannot be."""
 
     problem: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT244"
     exception = OctantsTypeError
     title = "`simt.block.SharedArray`: {problem}"
-    remedy = "{way_out}"
 
 
 class NoOrder(UserError):
@@ -73,7 +72,6 @@ class NoOrder(UserError):
 
     kernel: str
     code = "OCT245"
-    exception = OctantsRuntimeError
     title = (
         "kernel `{kernel}`: work items that share arrays or barriers cannot run one after the"
         " other, as this kernel needs"
@@ -90,12 +88,11 @@ class NoSuchWork(UserError):
     """A function of Quadrants for work items that work together, which is not supported."""
 
     what: str
-    way_out: str
+    advice: str
     code = "OCT246"
     exception = OctantsTypeError
     title = "{what} not supported"
     label = "used here"
-    remedy = "{way_out}"
 
 
 class NotMet(UserError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsCompilationError,
-    OctantsRuntimeError,
     OctantsTypeError,
 )
 
@@ -30,7 +29,6 @@ class LateAdjoint(UserError):
 
     name: str
     code = "OCT365"
-    exception = OctantsRuntimeError
     title = "`{name}` gets an adjoint after kernels that call it were compiled"
     remedy = "define the adjoint right after the function; to change it, define both again"
 
@@ -40,11 +38,11 @@ class ImpureAdjoint(UserError):
 
     name: str
     problem: str
-    way_out: str
+    advice: str
     code = "OCT361"
+    exception = OctantsCompilationError
     title = "`{name}` {problem}"
     label = "here"
-    remedy = "{way_out}"
 
 
 class NonlinearAdjoint(UserError):

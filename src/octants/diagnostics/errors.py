@@ -15,6 +15,7 @@ from octants.diagnostics.exceptions import (
     OctantsError,
     OctantsIndexError,
     OctantsNameError,
+    OctantsRuntimeError,
     OctantsSyntaxError,
     OctantsTypeError,
 )
@@ -35,12 +36,13 @@ class UserError:
     """The base: `diagnostic(span)` fills the templates, `exception` is what is raised.
 
     A subclass is a frozen dataclass of the names that it annotates, without the decorator: that
-    compiles several functions for each class, which takes longer than all else of an import.
+    compiles several functions for each class, which takes longer than all else of an import. If it
+    has a field `advice`, and no remedy, that is the remedy.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
     code: ClassVar[str] = "OCT000"
-    exception: ClassVar[type[OctantsError]] = OctantsCompilationError
+    exception: ClassVar[type[OctantsError]] = OctantsRuntimeError
     title: ClassVar[str] = ""
     label: ClassVar[str] = ""
     notes: ClassVar[tuple[str, ...]] = ()
@@ -48,6 +50,8 @@ class UserError:
 
     def __init_subclass__(cls) -> None:
         cls.FIELDS = (*cls.FIELDS, *vars(cls).get("__annotations__", ()))
+        if "advice" in cls.FIELDS:
+            cls.remedy = cls.remedy or "{advice}"
 
     def __init__(self, *given: Any, **named: Any) -> None:
         named.update(zip(self.FIELDS, given, strict=False))
@@ -94,12 +98,11 @@ class UnsupportedSyntax(UserError):
     """Python that is not in the language."""
 
     construct: str
-    way_out: str
+    advice: str
     code = "OCT101"
     exception = OctantsSyntaxError
     title = "{construct} cannot be used in a kernel"
     label = "not in the language"
-    remedy = "{way_out}"
 
 
 class NoSource(UserError):
@@ -107,6 +110,7 @@ class NoSource(UserError):
 
     name: str
     code = "OCT102"
+    exception = OctantsCompilationError
     title = "the source of `{name}` cannot be found"
     notes = (
         "Octants compiles a kernel from its source text, which it reads from its file",
@@ -221,12 +225,11 @@ class UndefinedName(UserError):
     """A name that is not defined."""
 
     name: str
-    suggestion: str = ""
+    advice: str = ""
     code = "OCT110"
     exception = OctantsNameError
     title = "`{name}` is not defined"
     label = "no such name"
-    remedy = "{suggestion}"
 
 
 class UsedBeforeAssignment(UserError):
@@ -290,24 +293,22 @@ class UnknownAttribute(UserError):
 
     owner: str
     name: str
-    suggestion: str = ""
+    advice: str = ""
     code = "OCT115"
     exception = OctantsNameError
     title = "{owner} has no attribute `{name}`"
     label = "no such attribute"
-    remedy = "{suggestion}"
 
 
 class NotAssignable(UserError):
     """The target of an assignment is not a variable or an element."""
 
     what: str
-    way_out: str = "Python values are constants of a kernel; keep what changes in a field"
+    advice: str = "Python values are constants of a kernel; keep what changes in a field"
     code = "OCT116"
     exception = OctantsTypeError
     title = "a kernel cannot assign to {what}"
     label = "not a local variable or an element of a field or array"
-    remedy = "{way_out}"
 
 
 # -- compile time ----------------------------------------------------------------------------------
@@ -330,6 +331,7 @@ class StaticAssertion(UserError):
     message: str
     reason: str = "this is false"
     code = "OCT121"
+    exception = OctantsCompilationError
     title = "static assertion failed{message}"
     label = "{reason}"
 
@@ -351,12 +353,11 @@ class MissingKey(UserError):
     dictionary: str
     key: str
     keys: str
-    way_out: str
+    advice: str
     code = "OCT162"
     exception = OctantsTypeError
     title = "`{dictionary}` has no key {key}"
     label = "its keys are {keys}"
-    remedy = "{way_out}"
 
 
 class CompileTimeVariable(UserError):
@@ -377,6 +378,7 @@ class EndlessRecursion(UserError):
     name: str
     depth: int
     code = "OCT124"
+    exception = OctantsCompilationError
     title = (
         "`{name}` calls itself, and no condition that is known at compile time ends the recursion"
     )
@@ -407,6 +409,7 @@ class TooDeep(UserError):
 
     kernel: str
     code = "OCT126"
+    exception = OctantsCompilationError
     title = "kernel `{kernel}` nests too deeply to be compiled"
     label = "Python's recursion ends here"
     notes = (
@@ -454,8 +457,7 @@ class ShapeMismatch(UserError):
     exception = OctantsTypeError
     title = "{what} holds {wanted}, not {given}"
     label = "{given} is stored here"
-    remedy = "{way_out}"
-    way_out: str = ""
+    advice: str = ""
 
 
 class NotAValue(UserError):
@@ -466,8 +468,7 @@ class NotAValue(UserError):
     exception = OctantsTypeError
     title = "{what} is not a value that a kernel can compute with"
     label = "a number, vector, matrix or struct is needed"
-    remedy = "{way_out}"
-    way_out: str = ""
+    advice: str = ""
 
 
 class IdentityOfRunTimeValue(UserError):
@@ -583,8 +584,7 @@ class WrongIndexCount(UserError):
     exception = OctantsIndexError
     title = "{what} takes {wanted}, not {given}"
     label = "{given} given"
-    remedy = "{way_out}"
-    way_out: str = ""
+    advice: str = ""
 
 
 class IndexOutOfRange(UserError):
@@ -608,8 +608,7 @@ class WrongIndex(UserError):
     exception = OctantsTypeError
     title = "an index is an integer, not {what}"
     label = "this is {what}"
-    remedy = "{way_out}"
-    way_out: str = "convert it: `qd.i32(...)`"
+    advice: str = "convert it: `qd.i32(...)`"
 
 
 class NotIndexable(UserError):
@@ -630,8 +629,7 @@ class RunTimeIndex(UserError):
     exception = OctantsTypeError
     title = "{what} cannot be indexed by a value that is known only at run time"
     label = "a Python object that exists at compile time only"
-    remedy = "{way_out}"
-    way_out: str = "make it a `qd.Vector([...])`, or index it in a loop over static(range(...))"
+    advice: str = "make it a `qd.Vector([...])`, or index it in a loop over static(range(...))"
 
 
 class MissingCompanion(UserError):
@@ -667,8 +665,7 @@ class PythonFunction(UserError):
     exception = OctantsTypeError
     title = "`{name}` is a Python function and cannot be called with run-time values"
     label = "called here"
-    remedy = "{way_out}"
-    way_out: str = "decorate it with `@qd.func`"
+    advice: str = "decorate it with `@qd.func`"
 
 
 class ListChanges(UserError):
@@ -699,12 +696,11 @@ class HostFunction(UserError):
     """A kernel calls what has to be called on the host, or in each launch."""
 
     name: str
-    way_out: str
+    advice: str
     code = "OCT165"
     exception = OctantsSyntaxError
     title = "`{name}` cannot be called in a kernel"
     label = "would be called once, while the kernel is compiled"
-    remedy = "{way_out}"
 
 
 class WrongArguments(UserError):
@@ -759,12 +755,11 @@ class WrongReturn(UserError):
     """Returned values that do not fit the annotation, or each other."""
 
     problem: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT155"
     exception = OctantsTypeError
     title = "{problem}"
     label = "returned here"
-    remedy = "{way_out}"
 
 
 class WrongFormat(UserError):
@@ -798,12 +793,11 @@ class HiddenArray(UserError):
     """A warning: an assignment to the name of an array makes a variable that nothing reads."""
 
     name: str
-    way_out: str
+    advice: str
     code = "OCT164"
     exception = OctantsTypeError
     title = "`{name}` is the name of an array, which this assignment does not change"
     label = "makes a local variable, which nothing reads"
-    remedy = "{way_out}"
 
 
 class UnusedComparison(UserError):

@@ -6,7 +6,6 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsArgumentError,
     OctantsCompilationError,
-    OctantsRuntimeError,
     OctantsSyntaxError,
 )
 
@@ -17,10 +16,8 @@ class NotInAGraph(UserError):
     what: str
     advice: str
     code = "OCT460"
-    exception = OctantsRuntimeError
     title = "while a graph is captured, {what}"
     notes = ("the capture ended here; the work before it was done",)
-    remedy = "{advice}"
 
 
 class NotCaptured(UserError):
@@ -28,7 +25,6 @@ class NotCaptured(UserError):
 
     problem: str
     code = "OCT461"
-    exception = OctantsRuntimeError
     title = "this graph cannot be replayed: {problem}"
     remedy = "leave the body of `qd.graph.capture()` without an error first"
 
@@ -37,7 +33,6 @@ class NestedCapture(UserError):
     """A capture within another one, or in another thread at the same time."""
 
     code = "OCT462"
-    exception = OctantsRuntimeError
     title = "a graph is being captured already; captures cannot be nested"
     remedy = "end the other capture first; one graph can hold all launches"
 
@@ -47,7 +42,6 @@ class GraphUnderTape(UserError):
 
     what: str
     code = "OCT463"
-    exception = OctantsRuntimeError
     title = (
         "a graph cannot be {what} under a tape or forward mode, which would not see its launches"
     )
@@ -59,7 +53,6 @@ class GraphIsOver(UserError):
 
     problem: str
     code = "OCT464"
-    exception = OctantsRuntimeError
     title = "this graph cannot be replayed any more: {problem}"
     remedy = "capture it again"
 
@@ -94,7 +87,6 @@ class WrongGraphArgument(UserError):
     code = "OCT468"
     exception = OctantsArgumentError
     title = "argument `{name}` of the graph: {problem}"
-    remedy = "{advice}"
 
 
 class WrongCheckpoint(UserError):
@@ -150,7 +142,6 @@ class NotResumable(UserError):
     kernel: str
     problem: str
     code = "OCT486"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` cannot be resumed: {problem}"
     remedy = (
         "decorate it with `@qd.kernel(graph=True, checkpoints=True)`, and pass the `checkpoint` of"
@@ -179,6 +170,5 @@ class WholeCheckpoints(UserError):
 
     kernel: str
     code = "OCT487"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` has checkpoints, so it runs as several launches, not one"
     remedy = "for its gradient, launch it under `qd.ad.Tape`; it cannot be inspected as a whole"

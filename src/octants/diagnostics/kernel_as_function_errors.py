@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsCallError,
-    OctantsRuntimeError,
     OctantsTypeError,
     OctantsValueError,
 )
@@ -56,7 +55,6 @@ class NoSecondDerivative(UserError):
 
     what: str
     code = "OCT354"
-    exception = OctantsRuntimeError
     title = "there is no derivative of the derivative of {what}"
     remedy = "the difference of two derivatives gives the change along a direction"
 
@@ -66,11 +64,9 @@ class NoThirdDerivative(UserError):
 
     function: str
     what: str
-    way_out: str
+    advice: str
     code = "OCT363"
-    exception = OctantsRuntimeError
     title = "`{function}`: there are no {what}"
-    remedy = "{way_out}"
 
 
 class NewDraws(UserError):
@@ -78,7 +74,6 @@ class NewDraws(UserError):
 
     function: str
     code = "OCT369"
-    exception = OctantsRuntimeError
     title = "`{function}` draws random numbers, so its derivative would not be that of its value"
     remedy = "draw them outside, such as by `jax.random`, and pass them as an argument"
 
@@ -90,7 +85,6 @@ class FieldChanged(UserError):
     array: str
     writer: str
     code = "OCT371"
-    exception = OctantsRuntimeError
     title = (
         "`{array}` was written by {writer} after the call of `{function}`, whose derivative"
         " reads it"
@@ -102,7 +96,6 @@ class CompiledForAnotherDevice(UserError):
     """A compiled program of JAX that calls kernels of a GPU, after an `init` with another arch."""
 
     code = "OCT368"
-    exception = OctantsRuntimeError
     title = "JAX compiled this program for kernels on CUDA, where they do not run any more"
     remedy = "call `jax.clear_caches()` after an `init` with another `arch`"
 
@@ -112,7 +105,6 @@ class NoTangentsOfCustom(UserError):
 
     name: str
     code = "OCT364"
-    exception = OctantsRuntimeError
     title = "`{name}` has a gradient of its own, and so no tangents"
     remedy = "use reverse mode: `ad.vjp`, `ad.jacobian(..., mode='reverse')`, `ad.Tape`"
 
@@ -122,7 +114,6 @@ class NoDualsOfCustom(UserError):
 
     name: str
     code = "OCT366"
-    exception = OctantsRuntimeError
     title = "`{name}` has a gradient of its own, and so no tangents"
     remedy = (
         "use a tape; or call `{name}.function(...)` in `FwdMode`, if the derivative of the launches"
@@ -188,7 +179,6 @@ class AdjointSolveFailed(UserError):
     name: str
     problem: str
     code = "OCT359"
-    exception = OctantsRuntimeError
     title = "the derivative of what `{name}` solves for: the Jacobian of the residual {problem}"
     remedy = "check that the residual is zero at the solution only; or give a `linear_solve`"
 
@@ -199,7 +189,6 @@ class ComputedFromArgument(UserError):
     function: str
     use: str
     code = "OCT350"
-    exception = OctantsRuntimeError
     title = (
         "`{function}` {use} an array that was computed from an argument outside of a"
         " kernel, where no derivative passes"
@@ -214,7 +203,6 @@ class RecordedElsewhere(UserError):
 
     key: str
     code = "OCT370"
-    exception = OctantsRuntimeError
     title = "the recorded program calls a kernel that this process does not have"
     remedy = "record the program again in this process: what is stored has no kernels"
 
@@ -225,7 +213,6 @@ class PassedAsNumber(UserError):
     kernel: str
     name: str
     code = "OCT372"
-    exception = OctantsRuntimeError
     title = "`{kernel}` takes a number, where the derivative by the array `{name}` does not pass"
     remedy = "let it take an array, `qd.types.ndarray(ndim=0)`, and read `{name}[None]`"
 
@@ -237,7 +224,6 @@ class InputIsWritten(UserError):
     kernel: str
     name: str
     code = "OCT373"
-    exception = OctantsRuntimeError
     title = (
         "`{kernel}` writes `{name}`, an input of `{function}`: its derivatives take what that held"
         " before the call"
@@ -252,7 +238,6 @@ class GradientEndsWithin(UserError):
     kernel: str
     derivative: str
     code = "OCT374"
-    exception = OctantsRuntimeError
     title = (
         "the {derivative} ends at `{array}`, which has no gradient: a launch wrote it, and kernel"
         " `{kernel}` reads it"
@@ -270,7 +255,6 @@ class StateChanged(UserError):
     array: str
     writer: str
     code = "OCT375"
-    exception = OctantsRuntimeError
     title = (
         "`{reader}` reads `{array}`, which `{writer}` then writes in the same call: a derivative"
         " launches both again, and would read what the call has left there"

@@ -6,7 +6,6 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsAssertionError,
     OctantsMemoryError,
-    OctantsRuntimeError,
 )
 
 
@@ -88,7 +87,6 @@ class UntrackedWrite(UserError):
 
     what: str
     code = "OCT425"
-    exception = OctantsRuntimeError
     title = (
         "the gradient of {what} is incomplete: an array that the lengths of its loops depend on"
         " was written while it ran, or by another library"

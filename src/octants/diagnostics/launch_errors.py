@@ -8,7 +8,6 @@ from octants.diagnostics.exceptions import (
     OctantsAttributeError,
     OctantsCallError,
     OctantsImportError,
-    OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsSyntaxError,
     OctantsTypeError,
@@ -20,7 +19,6 @@ class NotInitialised(UserError):
     """Something that needs `init` was done before it."""
 
     code = "OCT401"
-    exception = OctantsRuntimeError
     title = "Octants is not initialised"
     remedy = "call `qd.init()` first; after `qd.reset()` call it again"
 
@@ -29,11 +27,9 @@ class UnknownOption(UserError):
     """A keyword of `init` that does not exist."""
 
     name: str
-    hint: str
+    advice: str
     code = "OCT402"
-    exception = OctantsRuntimeError
     title = "`init` has no option `{name}`"
-    remedy = "{hint}"
 
 
 class WrongOption(UserError):
@@ -43,7 +39,6 @@ class WrongOption(UserError):
     wanted: str
     given: str
     code = "OCT403"
-    exception = OctantsRuntimeError
     title = "the option `{name}` cannot be {given}"
     remedy = "it is {wanted}"
 
@@ -55,9 +50,7 @@ class IneffectiveOption(UserError):
     given: str
     advice: str
     code = "OCT427"
-    exception = OctantsRuntimeError
     title = "`{name}={given}` has no effect"
-    remedy = "{advice}"
 
 
 class IgnoredMethod(UserError):
@@ -66,7 +59,6 @@ class IgnoredMethod(UserError):
     cls: str
     method: str
     code = "OCT477"
-    exception = OctantsRuntimeError
     title = "`{cls}` is a struct: nothing calls its `{method}`"
     remedy = "make structs by `{cls}(...)` of the members, or by a static method of your own"
 
@@ -75,7 +67,6 @@ class ProfilerIsOff(UserError):
     """A warning: the profiler is queried, but nothing was recorded."""
 
     code = "OCT405"
-    exception = OctantsRuntimeError
     title = "the profiler is off"
     remedy = "switch it on by `qd.init(kernel_profiler=True)`, before the launches"
 
@@ -86,7 +77,6 @@ class MissingBackend(UserError):
     arch: str
     reason: str
     code = "OCT404"
-    exception = OctantsRuntimeError
     title = "arch `{arch}` is not available: {reason}"
     remedy = (
         "use `qd.init(arch=qd.cpu)`, or `arch=qd.gpu`, which takes the best device that there is"
@@ -114,7 +104,6 @@ class ArraysOnTwoDevices(UserError):
     other: str
     other_device: int
     code = "OCT489"
-    exception = OctantsRuntimeError
     title = (
         "kernel `{kernel}`: `{one}` is on device {one_device}, and `{other}` on device"
         " {other_device}"
@@ -132,7 +121,6 @@ class EventOfOtherDevice(UserError):
     device: int
     stream_device: int
     code = "OCT490"
-    exception = OctantsRuntimeError
     title = "the event is one of device {device}, and the stream one of device {stream_device}"
     remedy = "create it for the stream's device: `qd.create_event(device={stream_device})`"
 
@@ -210,7 +198,6 @@ class WrongArgument(UserError):
     code = "OCT414"
     exception = OctantsArgumentError
     title = "kernel `{kernel}`, argument `{parameter}`: {problem}"
-    remedy = "{advice}"
 
 
 class WrongInspection(UserError):
@@ -229,7 +216,6 @@ class MissingMethodOwner(UserError):
 
     kernel: str
     code = "OCT415"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` is a method: call it on an object of its class"
     remedy = "decorate the class with `@qd.data_oriented` and call `object.{kernel}(...)`"
 
@@ -263,7 +249,6 @@ class EndedQueue(UserError):
 
     what: str
     code = "OCT418"
-    exception = OctantsRuntimeError
     title = "the {what} was made before the last `qd.init()` or `qd.reset()`, which ended it"
     remedy = "create a new one after `qd.init()`: `qd.create_{what}()`"
 
@@ -273,7 +258,6 @@ class DestroyedQueue(UserError):
 
     what: str
     code = "OCT439"
-    exception = OctantsRuntimeError
     title = "this {what} was destroyed"
     remedy = "create a new one: `qd.create_{what}()`"
 
@@ -283,7 +267,6 @@ class QuadrantsIsImported(UserError):
 
     origin: str
     code = "OCT419"
-    exception = OctantsRuntimeError
     title = "Octants cannot take the place of Quadrants, which is imported already ({origin})"
     remedy = (
         "call `octants.compat.install()` before anything imports `quadrants`, or run the program"
@@ -302,7 +285,6 @@ class AbsentName(UserError):
     code = "OCT480"
     exception = OctantsAttributeError
     title = "Octants has no `{name}`"
-    remedy = "{advice}"
 
 
 class AbsentModule(UserError):
@@ -313,7 +295,6 @@ class AbsentModule(UserError):
     code = "OCT481"
     exception = OctantsImportError
     title = "Octants has no `{name}`"
-    remedy = "{advice}"
 
 
 class KernelNotImportable(UserError):
@@ -337,7 +318,6 @@ class SlowCompile(UserError):
     total: str
     count: str
     code = "OCT429"
-    exception = OctantsRuntimeError
     title = "compiling `{kernel}` takes long: {seconds} s so far, for {total} operations"
     label = "{count} of them come from here"
     notes = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsCallError,
-    OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsTypeError,
 )
@@ -19,12 +18,11 @@ class WrongOperands(UserError):
     operator: str
     lhs: str
     rhs: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT201"
     exception = OctantsTypeError
     title = "`{operator}` is not defined for {lhs} and {rhs}"
     label = "{lhs} {operator} {rhs}"
-    remedy = "{way_out}"
 
 
 class WrongOperand(UserError):
@@ -32,12 +30,11 @@ class WrongOperand(UserError):
 
     operator: str
     operand: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT202"
     exception = OctantsTypeError
     title = "`{operator}` is not defined for {operand}"
     label = "this is {operand}"
-    remedy = "{way_out}"
 
 
 class ShapesDiffer(UserError):
@@ -46,12 +43,11 @@ class ShapesDiffer(UserError):
     operator: str
     lhs: str
     rhs: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT203"
     exception = OctantsTypeError
     title = "`{operator}`: the shapes of {lhs} and {rhs} do not match"
     label = "{lhs} {operator} {rhs}"
-    remedy = "{way_out}"
 
 
 class AmbiguousTruth(UserError):
@@ -70,12 +66,11 @@ class LiteralTooLarge(UserError):
 
     number: int
     dtype: str
-    way_out: str
+    advice: str
     code = "OCT205"
     exception = OctantsTypeError
     title = "the integer {number} does not fit in {dtype}"
     label = "it would be {dtype} here"
-    remedy = "{way_out}"
 
 
 class NotAType(UserError):
@@ -122,12 +117,11 @@ class WrongShape(UserError):
     method: str
     wanted: str
     given: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT211"
     exception = OctantsTypeError
     title = "`{method}` is for {wanted}, not for {given}"
     label = "this is {given}"
-    remedy = "{way_out}"
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -138,12 +132,11 @@ class WrongArgumentValue(UserError):
 
     function: str
     problem: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT220"
     exception = OctantsTypeError
     title = "`{function}`: {problem}"
     label = "called here"
-    remedy = "{way_out}"
 
 
 class NotAnElement(UserError):
@@ -163,12 +156,11 @@ class WrongAtomic(UserError):
 
     function: str
     dtype: str
-    way_out: str = ""
+    advice: str = ""
     code = "OCT222"
     exception = OctantsTypeError
     title = "`{function}` is not defined for {dtype}"
     label = "this element holds {dtype}"
-    remedy = "{way_out}"
 
 
 class NotAMember(UserError):
@@ -205,7 +197,6 @@ class KernelOnly(UserError):
 
     name: str
     code = "OCT230"
-    exception = OctantsRuntimeError
     title = "`{name}` works in kernels only"
     remedy = "call it inside a function that is decorated with `@qd.kernel` or `@qd.func`"
 

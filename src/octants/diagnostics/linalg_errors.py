@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsHostIndexError,
-    OctantsRuntimeError,
     OctantsRuntimeTypeError,
     OctantsTypeError,
     OctantsValueError,
@@ -31,7 +30,6 @@ class TooManyEntries(UserError):
     added: int
     capacity: int
     code = "OCT602"
-    exception = OctantsRuntimeError
     title = "{added} entries were added to a builder of sparse matrices that holds {capacity}"
     remedy = "create it with `max_num_triplets={added}` or more"
 
@@ -75,7 +73,6 @@ class NotFactorized(UserError):
 
     problem: str
     code = "OCT606"
-    exception = OctantsRuntimeError
     title = "SparseSolver: {problem}"
     remedy = "call `compute(matrix)` first; `info()` says whether that succeeded"
 
@@ -84,7 +81,6 @@ class NoTranspose(UserError):
     """A gradient needs the transpose of an operator that is a kernel."""
 
     code = "OCT607"
-    exception = OctantsRuntimeError
     title = "the gradient of MatrixFreeBICGSTAB needs the transposed operator"
     remedy = "pass its kernel: `LinearOperator(matvec, transpose=kernel)`"
 
@@ -94,7 +90,6 @@ class NoTangents(UserError):
 
     name: str
     code = "OCT608"
-    exception = OctantsRuntimeError
     title = "{name} has no derivative in forward mode"
     remedy = "solve again for the tangents: A dx = db - dA x; or use a tape"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsMemoryError, OctantsRuntimeError
+from octants.diagnostics.exceptions import OctantsMemoryError
 
 
 class MissingMetal(UserError):
@@ -11,7 +11,6 @@ class MissingMetal(UserError):
 
     problem: str
     code = "OCT470"
-    exception = OctantsRuntimeError
     title = "Metal cannot be used: {problem}"
     remedy = "Metal needs macOS 15 or newer on a Mac with Apple silicon"
 
@@ -22,7 +21,6 @@ class MetalFailed(UserError):
     method: str
     problem: str
     code = "OCT471"
-    exception = OctantsRuntimeError
     title = "Metal's `{method}` failed: {problem}"
     remedy = "please report it with the kernel; `qd.init(arch=qd.cpu)` uses no Metal"
 
@@ -34,7 +32,6 @@ class MetalDeviceLost(UserError):
     problem: str
     kernels: str
     code = "OCT472"
-    exception = OctantsRuntimeError
     title = "the Metal device `{device}` stopped: {problem}"
     notes = (
         "{kernels}",
@@ -59,7 +56,6 @@ class ForkedMetal(UserError):
     """A process that was forked from one that uses a device."""
 
     code = "OCT474"
-    exception = OctantsRuntimeError
     title = "a forked process cannot use the Metal device of the process that it was forked from"
     remedy = 'start new processes instead: `multiprocessing.set_start_method("spawn")`'
 
@@ -71,6 +67,5 @@ class TooManyThreads(UserError):
     threads: int
     most: int
     code = "OCT475"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` has blocks of {threads} threads; Metal runs at most {most} of them"
     remedy = "choose smaller blocks with `qd.loop_config(block_dim=...)`"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsRuntimeError
 from octants.diagnostics.render import Diagnostic, Label
 from octants.diagnostics.span import Span
 
@@ -40,7 +39,6 @@ class NoRaceCheck(UserError):
     kernel: str
     device: str
     code = "OCT306"
-    exception = OctantsRuntimeError
     title = "launches of kernel `{kernel}` cannot be checked for races on the device `{device}`"
     label = "which work items access this element is known at run time only"
     notes = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
-    OctantsRuntimeError,
     OctantsTypeError,
     OctantsValueError,
 )
@@ -44,7 +43,6 @@ class NestedSparseLoop(UserError):
 
     what: str
     code = "OCT252"
-    exception = OctantsRuntimeError
     title = "a loop over {what} must be at the top level of the kernel: it lists the active cells"
     label = "this loop"
     remedy = "move it to the top level, or loop over all indices and test `qd.is_active`"
@@ -67,7 +65,6 @@ class SparseCompanion(UserError):
 
     what: str
     code = "OCT254"
-    exception = OctantsRuntimeError
     title = "the {what} is placed in a sparse block in which the field itself is not"
     remedy = "place it beside its field, in a dense block, or by `needs_grad=True`"
 

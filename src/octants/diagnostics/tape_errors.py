@@ -6,7 +6,6 @@ from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsAssertionError,
     OctantsMemoryError,
-    OctantsRuntimeError,
     OctantsValueError,
 )
 
@@ -15,7 +14,6 @@ class NestedTape(UserError):
     """A tape or forward mode within another one."""
 
     code = "OCT310"
-    exception = OctantsRuntimeError
     title = "a tape or forward mode is active already; they cannot be nested"
     remedy = (
         "leave the outer one first, or wait for the thread that is in it; a tape takes several"
@@ -27,7 +25,6 @@ class TapeIsUsed(UserError):
     """A tape was entered twice."""
 
     code = "OCT311"
-    exception = OctantsRuntimeError
     title = "this tape has been used already"
     remedy = "create a new `qd.ad.Tape(...)` for each pass"
 
@@ -36,7 +33,6 @@ class TapeNotEntered(UserError):
     """The gradient of a tape that has recorded nothing, since it was not entered."""
 
     code = "OCT367"
-    exception = OctantsRuntimeError
     title = "this tape has not been entered, so it has recorded nothing"
     remedy = "launch the kernels in the body of `with qd.ad.Tape(loss=...) as tape:`"
 
@@ -46,7 +42,6 @@ class WrongLoss(UserError):
 
     problem: str
     code = "OCT312"
-    exception = OctantsRuntimeError
     title = "the loss of a tape {problem}"
     remedy = (
         "pass a 0-D field or an ndarray of one element with `needs_grad=True`, a torch tensor of"
@@ -60,7 +55,6 @@ class LossNotLaunched(UserError):
     kernel: str
     count: int
     code = "OCT313"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` is the loss of the tape, but was launched {count} times in its body"
     remedy = "launch it once, or sum up into a field"
 
@@ -70,7 +64,6 @@ class OverwrittenUnderTape(UserError):
 
     array: str
     code = "OCT314"
-    exception = OctantsRuntimeError
     title = "`{array}` is overwritten, but the gradient of an earlier launch needs its contents"
     remedy = "use `on_overwrite='save'`, the default, which keeps a copy; or write to another array"
 
@@ -80,7 +73,6 @@ class UntrackedChange(UserError):
 
     array: str
     code = "OCT320"
-    exception = OctantsRuntimeError
     title = (
         "`{array}` was changed through a pointer or a shared view, which destroyed values of it or"
         " of its gradient that the tape needs"
@@ -114,7 +106,6 @@ class TensorReplaced(UserError):
     array: str
     kernel: str
     code = "OCT329"
-    exception = OctantsRuntimeError
     title = (
         "the tensor `{array}` has other memory, another shape or other strides than when kernel"
         " `{kernel}` was launched, so the gradient would be wrong"
@@ -132,7 +123,6 @@ class OperandChanged(UserError):
     kernel: str
     writer: str
     code = "OCT305"
-    exception = OctantsRuntimeError
     title = (
         "`{array}` was written by {writer} after the last launch of kernel `{kernel}`, whose"
         " gradient reads it"
@@ -205,7 +195,6 @@ class ArgumentGradientsNotRequested(UserError):
 
     kernel: str
     code = "OCT324"
-    exception = OctantsRuntimeError
     title = "the tape has no gradients of the arguments of kernel `{kernel}`"
     remedy = (
         "request them when you create the tape: `qd.ad.Tape(loss=...,"
@@ -220,7 +209,6 @@ class PartialOverlap(UserError):
     first: str
     second: str
     code = "OCT315"
-    exception = OctantsRuntimeError
     title = (
         "kernel `{kernel}`: `{first}` and `{second}` share memory in a way whose gradient is not"
         " supported"
@@ -236,7 +224,6 @@ class OverlapOnTape(UserError):
     other: str
     writer: str
     code = "OCT338"
-    exception = OctantsRuntimeError
     title = (
         "{reader} reads {array}, but {writer} wrote the same memory as another array, {other}:"
         " derivatives do not cross from one array to another"
@@ -255,7 +242,6 @@ class DerivativeInMemory(UserError):
     array: str
     other: str
     code = "OCT339"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}`: the derivative of {array} shares its memory with {other}"
     remedy = "give each array a gradient in memory of its own, and pass a copy of it to kernels"
 
@@ -288,9 +274,7 @@ class NoDual(UserError):
     problem: str
     advice: str
     code = "OCT317"
-    exception = OctantsRuntimeError
     title = "forward mode: {what} {problem}"
-    remedy = "{advice}"
 
 
 class WrongGradientCheck(UserError):
@@ -313,7 +297,6 @@ class CannotCheck(UserError):
 
     problem: str
     code = "OCT322"
-    exception = OctantsRuntimeError
     title = "`grad_check`: {problem}"
     remedy = (
         "use a body of kernels only, fields and ndarrays with gradients, and an array as the loss"
@@ -325,7 +308,6 @@ class NotReplaced(UserError):
 
     name: str
     code = "OCT319"
-    exception = OctantsRuntimeError
     title = "`{name}` is not decorated with `@qd.ad.grad_replaced`"
     remedy = "decorate it, or pass the function whose gradient this is"
 
@@ -335,7 +317,6 @@ class WrittenDuringReverse(UserError):
 
     name: str
     code = "OCT492"
-    exception = OctantsRuntimeError
     title = "`{name}` is written by a thread while the tape of another one goes back through it"
     remedy = "wait for the end of the `with` statement of the tape, or write another array"
 
@@ -345,7 +326,6 @@ class NoGradientGiven(UserError):
 
     name: str
     code = "OCT321"
-    exception = OctantsRuntimeError
     title = "`{name}` is decorated with `@qd.ad.grad_replaced`, but has no gradient"
     remedy = "decorate its gradient with `@qd.ad.grad_for({name})`, or use `@qd.ad.no_grad`"
 
@@ -355,7 +335,6 @@ class NothingHasGradient(UserError):
 
     kernel: str
     code = "OCT337"
-    exception = OctantsRuntimeError
     title = "`{kernel}.grad` has nothing to compute: none of the kernel's arrays has a gradient"
     remedy = (
         "create fields and ndarrays with `needs_grad=True`; instead of numpy arrays, pass torch"

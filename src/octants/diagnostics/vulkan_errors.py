@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsMemoryError,
-    OctantsRuntimeError,
     OctantsValueError,
 )
 
@@ -18,7 +17,6 @@ class MissingFeature(UserError):
     device: str
     way_out: str
     code = "OCT450"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` needs {feature}, which the device `{device}` does not have"
     label = "for this"
     remedy = "{way_out} another device (`init(device=...)`), or `qd.init(arch=qd.cpu)`"
@@ -29,7 +27,6 @@ class MissingVulkan(UserError):
 
     problem: str
     code = "OCT451"
-    exception = OctantsRuntimeError
     title = "Vulkan's loader cannot be loaded: {problem}"
     remedy = (
         "install it (Debian and Ubuntu: `apt install libvulkan1`) with the driver of the GPU;"
@@ -42,7 +39,6 @@ class NoVulkanDevice(UserError):
 
     problem: str
     code = "OCT452"
-    exception = OctantsRuntimeError
     title = "Vulkan has no device: {problem}"
     remedy = (
         "install the driver of the GPU, or `mesa-vulkan-drivers`, which runs on the CPU;"
@@ -67,7 +63,6 @@ class UnfitVulkanDevice(UserError):
     device: str
     missing: str
     code = "OCT454"
-    exception = OctantsRuntimeError
     title = "the Vulkan device `{device}` cannot run kernels: it lacks {missing}"
     remedy = "install a newer driver, or choose another device by `init(device=...)`"
 
@@ -78,7 +73,6 @@ class VulkanFailed(UserError):
     function: str
     problem: str
     code = "OCT455"
-    exception = OctantsRuntimeError
     title = "Vulkan's `{function}` failed: {problem}"
 
 
@@ -88,7 +82,6 @@ class DeviceLost(UserError):
     device: str
     kernels: str
     code = "OCT456"
-    exception = OctantsRuntimeError
     title = "the Vulkan device `{device}` was lost, and its memory with it"
     notes = (
         "{kernels}",
@@ -102,7 +95,6 @@ class LoopCut(UserError):
 
     device: str
     code = "OCT457"
-    exception = OctantsRuntimeError
     title = "the driver of `{device}` ended a loop early: results of the launch are wrong"
     notes = ("it allows one work item some 65,000 iterations of its loops",)
     remedy = "split the loop over several launches, or use another device or `qd.init(arch=qd.cpu)`"
@@ -113,7 +105,6 @@ class NotOnThisArch(UserError):
 
     operation: str
     code = "OCT458"
-    exception = OctantsRuntimeError
     title = "there is no code for `{operation}` on this arch"
     remedy = "use another arch for this kernel, such as `qd.init(arch=qd.cpu)`"
 
@@ -134,7 +125,6 @@ class ForkedVulkan(UserError):
     """A process that was forked from one that uses a device."""
 
     code = "OCT447"
-    exception = OctantsRuntimeError
     title = "a forked process cannot use the Vulkan device of the process that it was forked from"
     remedy = 'start new processes instead: `multiprocessing.set_start_method("spawn")`'
 
@@ -146,7 +136,6 @@ class TooDeepForDriver(UserError):
     most: int
     device: str
     code = "OCT449"
-    exception = OctantsRuntimeError
     title = "kernel `{kernel}` nests more than {most} branches and loops"
     notes = ("the driver of `{device}` silently miscompiles deeper ones",)
     remedy = (

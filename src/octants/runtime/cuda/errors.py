@@ -5,7 +5,6 @@ from __future__ import annotations
 from octants.diagnostics.errors import UserError
 from octants.diagnostics.exceptions import (
     OctantsMemoryError,
-    OctantsRuntimeError,
     OctantsValueError,
 )
 
@@ -15,7 +14,6 @@ class MissingDriver(UserError):
 
     problem: str
     code = "OCT430"
-    exception = OctantsRuntimeError
     title = "NVIDIA's driver cannot be used: {problem}"
     remedy = (
         "install the driver of the GPU; the CUDA toolkit is not needed. In a container, make the"
@@ -29,7 +27,6 @@ class OldDriver(UserError):
     has: str
     needs: str
     code = "OCT431"
-    exception = OctantsRuntimeError
     title = "NVIDIA's driver is too old: it is for CUDA {has}, and CUDA {needs} is needed"
     remedy = "install a newer driver; the CUDA toolkit is not needed"
 
@@ -39,7 +36,6 @@ class NoDevice(UserError):
 
     problem: str
     code = "OCT432"
-    exception = OctantsRuntimeError
     title = "no NVIDIA GPU can be used: {problem}"
     remedy = "if CUDA_VISIBLE_DEVICES is set, add the number of the GPU to it"
 
@@ -62,7 +58,6 @@ class OldDevice(UserError):
     has: str
     needs: str
     code = "OCT434"
-    exception = OctantsRuntimeError
     title = "{name} has compute capability {has}, and {needs} is needed"
 
 
@@ -74,7 +69,6 @@ class CallFailed(UserError):
     name: str
     text: str
     code = "OCT435"
-    exception = OctantsRuntimeError
     title = "{api}: {function} failed: {text} ({name})"
 
 
@@ -85,7 +79,6 @@ class DeviceLost(UserError):
     text: str
     kernels: str
     code = "OCT436"
-    exception = OctantsRuntimeError
     title = "the GPU was lost to this process: {text} ({name})"
     notes = (
         "{kernels}",
@@ -116,7 +109,6 @@ class OtherDevice(UserError):
     where: str
     device: str
     code = "OCT438"
-    exception = OctantsRuntimeError
     title = "{what} is in the memory of {where}, and kernels run on {device}"
     remedy = "copy it to that device first, or name the other one in `init(device=...)`"
 
@@ -127,7 +119,6 @@ class OtherStream(UserError):
     where: str
     device: str
     code = "OCT441"
-    exception = OctantsRuntimeError
     title = "the stream is one of {where}, and kernels run on {device}"
     remedy = "take a stream of that device: `qd.create_stream(device=...)`"
 
@@ -136,6 +127,5 @@ class Forked(UserError):
     """A process that was forked from one that uses a GPU."""
 
     code = "OCT440"
-    exception = OctantsRuntimeError
     title = "a forked process cannot use the GPU of the process that it was forked from"
     remedy = 'start new processes instead: `multiprocessing.set_start_method("spawn")`'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from octants.diagnostics.errors import UserError
-from octants.diagnostics.exceptions import OctantsRuntimeError
 
 
 class MissingHip(UserError):
@@ -11,7 +10,6 @@ class MissingHip(UserError):
 
     problem: str
     code = "OCT442"
-    exception = OctantsRuntimeError
     title = "AMD's HIP runtime cannot be used: {problem}"
     remedy = (
         "install ROCm's package `hip-runtime-amd`, which has libamdhip64; if it is installed"
@@ -25,7 +23,6 @@ class OldHip(UserError):
     has: str
     needs: str
     code = "OCT443"
-    exception = OctantsRuntimeError
     title = "AMD's HIP runtime is too old: it is version {has}, and {needs} is needed"
     remedy = "install a newer ROCm"
 
@@ -35,7 +32,6 @@ class NoAmdDevice(UserError):
 
     problem: str
     code = "OCT444"
-    exception = OctantsRuntimeError
     title = "no AMD GPU can be used: {problem}"
     remedy = (
         "load the kernel driver `amdgpu`, and add the user to the groups `render` and `video`; if"
@@ -50,7 +46,6 @@ class UnsupportedProcessor(UserError):
     processor: str
     known: str
     code = "OCT445"
-    exception = OctantsRuntimeError
     title = "Octants generates no code for {processor}, the processor of {name}"
     notes = ("code is generated for {known}",)
     remedy = (
