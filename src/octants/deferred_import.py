@@ -21,6 +21,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any
 
 from octants.locks_at_fork import acquired_before_forks
@@ -70,8 +71,9 @@ def names_of(
 ) -> Callable[[str], Any]:
     """Make the ``__getattr__`` of a module, which imports what the module offers when it is used.
 
-    Its ``__dir__``, set here, lists all of that. Names that the module does not have are errors
-    that say what to use instead, if the peers have them, or suggest a similar name.
+    Its ``__dir__``, set here, lists all of that, but of modules only `submodules`. Names that the
+    module does not have are errors that say what to use instead, if the peers have them, or suggest
+    a similar name.
 
     Args:
         module: The name of the module.
@@ -90,7 +92,8 @@ def names_of(
         return found
 
     def names() -> list[str]:
-        return sorted({*offered, *source_of, *submodules})
+        own = (name for name, value in offered.items() if not isinstance(value, ModuleType))
+        return sorted({*own, *source_of, *submodules})
 
     offered["__dir__"] = names
     return find

@@ -47,15 +47,19 @@ STEERING = frozenset(
     mesh_localize_to_end_mapping move_loop_invariant_outside_if num_compile_threads
     optimize_mesh_reordered_mapping quant_opt_atomic_demotion quant_opt_store_fusion
     real_matrix_scalarize saturating_grid_dim src_ll_cache unrolling_limit
+
+    allow_nv_shader_extension cpu_block_dim_adaptive gpu_max_reg lower_access
+    simplify_after_lower_access simplify_before_lower_access use_llvm verbose
+    verbose_kernel_launches
     """.split()
 )
 """Options of `init` that steer how another compiler optimises: accepted without a word.
 
-They decide neither what a program computes nor what its user sees.
+They decide neither what a program computes nor what its user sees. The last ones are Taichi's.
 """
 
 _IR = "`print_ir` and `dump_ir` show kernels after each pass"
-_QUEUES = "there is no arch `metal`"
+_QUEUES = "`qd.metal` makes a queue of its own"
 WITHOUT_EFFECT = {
     "cuda_stack_limit": "kernels have no call stack: functions are inlined",
     "default_ad_stack_size": "`ad_stack_size` sets the size of the records; 0 fits all",

@@ -35,6 +35,11 @@ quant_opt_store_fusion raise_on_templated_floats random_seed real_matrix_scalari
 saturating_grid_dim short_circuit_operators src_ll_cache timeline unrolling_limit vk_api_version
 """.split()
 
+TAICHI_OPTIONS = """
+allow_nv_shader_extension cpu_block_dim_adaptive gpu_max_reg lower_access
+simplify_after_lower_access simplify_before_lower_access use_llvm verbose verbose_kernel_launches
+""".split()
+
 
 def test_defaults() -> None:
     chosen = make_options({}, {})
@@ -43,8 +48,8 @@ def test_defaults() -> None:
     assert not chosen.checks_bounds
 
 
-@pytest.mark.parametrize("name", QUADRANTS_OPTIONS)
-def test_every_option_of_quadrants_is_known(name: str) -> None:
+@pytest.mark.parametrize("name", QUADRANTS_OPTIONS + TAICHI_OPTIONS)
+def test_every_option_of_quadrants_and_taichi_is_known(name: str) -> None:
     assert name in options.FIELDS or name in ACCEPTED_AND_IGNORED
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import octants as qd
+from octants.diagnostics.absent_names import ADVICE
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "migration.md"
@@ -57,3 +58,14 @@ def test_absent_names_say_what_to_do(name: str) -> None:
         value = getattr(value, part)
     with pytest.raises((AttributeError, qd.OctantsError), match=f"{last}[^\n]*\n.*help: "):
         getattr(value, last)
+
+
+def test_other_names_of_what_is_here_are_right() -> None:
+    advice = [text for text in ADVICE.values() if text.startswith("it is `qd.")]
+    assert [text for text in advice if not is_here(text.split("`")[1])] == []
+    assert len(advice) > 60
+
+
+def test_public_names_have_no_modules_that_only_octants_imports() -> None:
+    assert {"ad", "math", "types", "torch", "linalg"} < set(dir(qd))
+    assert not {"launch", "driver", "compile_profile", "options", "sys"} & set(dir(qd))

@@ -58,6 +58,32 @@ ADVICE: dict[str, str] = {
         )
     },
     **{f"mat{n}{n}": f"it is `qd.math.mat{n}`" for n in (2, 3, 4)},
+    **{
+        old: f"it is `qd.{new}`"
+        for old, new in {
+            "var": "field",
+            "classfunc": "func",
+            "classkernel": "kernel",
+            "complex_kernel": "ad.grad_replaced",
+            "complex_kernel_grad": "ad.grad_for",
+            **dict.fromkeys(("any_arr", "ext_arr"), "types.ndarray"),
+            **dict.fromkeys(("types.any_arr", "types.ext_arr"), "types.ndarray"),
+            **dict.fromkeys(("quant", "quant_type_factory", "type_factory"), "types.quant"),
+            **dict.fromkeys(("bit_struct", "bit_array"), "BitpackedFields"),
+            "parallel_sort": "algorithms.parallel_sort",
+            **{n: f"tools.{n}" for n in ("imread", "imresize", "imshow", "imwrite")},
+            **{n: f"tools.{n}" for n in ("PLYWriter", "VideoManager")},
+            "kernel_profiler_clear": "profiler.clear_kernel_profiler_info",
+            "kernel_profiler_total_time": "profiler.get_kernel_profiler_total_time",
+            **dict.fromkeys(
+                ("kernel_profiler_print", "print_kernel_profile_info", "print_profile_info"),
+                "profiler.print_kernel_profiler_info",
+            ),
+            "query_kernel_profile_info": "profiler.query_kernel_profiler_info",
+        }.items()
+    },
+    "layout": "place fields in `qd.root` after `qd.init`, outside of any function",
+    "sqr": "write `x * x`",
     "lerp": "it is `qd.math.mix`",
     "where": "it is `qd.select`",
     "tid": "the index of a parallel loop, `for i in range(n)`, says which work item it is",
