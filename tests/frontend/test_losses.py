@@ -27,10 +27,15 @@ def add(a: qd.template(), x: Any) -> None:
     a += x
 
 
+@qd.func
+def narrow(x: qd.i32) -> qd.i32:
+    return x
+
+
 def lines_warned(body: str) -> list[int]:
     """The lines of the body, from 1 on, that warnings are about."""
     text = HEAD + "".join(f"    {line}\n" for line in body.splitlines())
-    function = define(text, qd=qd, add=add)
+    function = define(text, qd=qd, add=add, narrow=narrow)
     built = build(function, [*TYPES, *SCALARS])
     return [each.labels[0].span.line - 1 for each in built.warnings]
 
@@ -49,6 +54,7 @@ LOSSES = [
     "n[0] = 1\nn[0] = r",
     "n[0] += 1\nn[0] += r",
     "small[0] = 3\nsmall[0] = 0.5",
+    "n.fill(1)\nn.fill(r)",
     "for i in range(3):\n    n[i] = r * i",
     "a = 1\na, b = r, r",
     "a = 1.0\na = d",
@@ -68,6 +74,7 @@ FINE = [
     "a = 0\na = 2147483647\na = -2147483648",
     "a: qd.u32 = 0\na = -1\na = 0xFFFFFFFF",
     "a: qd.u32 = -1\na = 0xFFFFFFFF",
+    "v = qd.math.uvec2(-1, 0xFFFFFFFF)\nv = qd.math.uvec2(u)\nx.fill(d)\na = narrow(l)",
 ]
 
 
@@ -91,6 +98,13 @@ def test_no_warning(body: str) -> None:
         "a = 1\na = 1e10",
         "a: qd.i32 = 0x80000000",
         "a: qd.u8 = 300",
+        "n.fill(0x80000000)",
+        "v = qd.math.ivec2(0, 0x80000000)",
+        "v = qd.types.matrix(2, 2, qd.u8)(300)",
+        "v = qd.Vector([0x80000000, 1], dt=qd.i32)",
+        "s = qd.types.struct(a=qd.u8, b=qd.f32)(300, 1)",
+        "s = qd.types.struct(v=qd.math.ivec2)(v=[1, 0x80000000])",
+        "a = narrow(0x80000000)",
     ],
 )
 def test_literals_that_do_not_fit(body: str) -> None:

@@ -215,6 +215,7 @@ def as_kind(
         return value
     if not isinstance(value, Value) and not is_number(value):
         context.fail(misfit(name, f"declared as {dtype}", describe(value)), node)
+    lossy_assignments.check_stated(context, dtype, value, node)
     return references.cast(context, value, dtype)
 
 

@@ -13,6 +13,7 @@ from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import WrongShape
 from octants.frontend.calls import functions
 from octants.frontend.context import Context
+from octants.frontend.values import lossy_assignments
 from octants.frontend.values.expression_values import (
     ArrayReference,
     MatrixValue,
@@ -53,6 +54,7 @@ def _fill(context: Context, node: ast.Call, owner: Any, value: Any) -> None:
     if not fits:
         wanted = f"elements of shape {shape}" if shape else "numbers"
         context.fail(WrongShape(f"{owner.array.name}.fill", wanted, describe(value)), node)
+    lossy_assignments.check(context, owner, value, node)
     values = {"array": owner, "value": value}
     function = cast(FunctionType, _fill_elements)
     functions.inline(context, node, function, values, frozenset(values))

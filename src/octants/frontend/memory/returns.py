@@ -133,8 +133,6 @@ def converted(context: Context, value: Any, node: ast.AST) -> Any:
 
 def _as_kind(context: Context, kind: Any, value: Any, name: str, node: ast.AST) -> Any:
     dtype = assignments.scalar_type(context, kind)
-    if dtype is not None:
-        lossy_assignments.check_stated(context, dtype, value, node)
     if dtype is not None and isinstance(value, MatrixValue):
         return references.cast(context, value, dtype)
     return assignments.as_kind(context, kind, value, f"the value of `{name}`", node, _misfit)

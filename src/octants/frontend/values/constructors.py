@@ -17,7 +17,7 @@ from octants.diagnostics.library_errors import (
 from octants.frontend.compile_time import compile_time_evaluation
 from octants.frontend.context import Context
 from octants.frontend.memory import indexing
-from octants.frontend.values import arithmetic, matrices
+from octants.frontend.values import arithmetic, lossy_assignments, matrices
 from octants.frontend.values.expression_values import (
     ArrayReference,
     MatrixValue,
@@ -195,6 +195,7 @@ def member_value(context: Context, node: ast.AST, kind: Any, x: Any) -> Any:
         context.fail(
             WrongArgumentValue("struct", f"a member of type {dtype} is {describe(value)}"), node
         )
+    lossy_assignments.check_stated(context, dtype, value, node)
     return as_type(context, value, dtype)
 
 

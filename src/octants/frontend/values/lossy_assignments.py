@@ -19,6 +19,7 @@ from octants.frontend.context import Context
 from octants.frontend.memory import references
 from octants.frontend.values import flattening
 from octants.frontend.values.expression_values import (
+    ArrayReference,
     ElementReference,
     StructValue,
     Variable,
@@ -63,8 +64,10 @@ def narrows_floats(context: Context, reference: Any, value: Any) -> bool:
 
 
 def types_at(reference: Any) -> Iterator[DType]:
-    """The types of the scalars of a reference."""
-    if isinstance(reference, ElementReference):
+    """The types of the scalars of a reference; of an array, the one of all its scalars."""
+    if isinstance(reference, ArrayReference):
+        yield reference.array.dtype
+    elif isinstance(reference, ElementReference):
         yield from (reference.array.dtype for _ in reference.components)
     elif isinstance(reference, Variable):
         yield from types_at(VariableReference(reference))
@@ -105,9 +108,10 @@ def _check_digits(context: Context, dtype: DType, item: Any, node: ast.AST) -> N
 
 
 def check_stated(context: Context, dtype: DType, item: Any, node: ast.AST) -> None:
-    """The error for a literal integer that is annotated, or returned, as a type it does not fit.
+    """The error for a literal integer that does not fit the type that is stated for it.
 
-    An annotation says that a number is converted, but hardly that a literal is to become another.
+    Annotations, and the types of vectors and structs, say that a number is converted, but hardly
+    that a literal is to become another one.
     """
     if not dtype.is_integer or dtype.is_bool or not is_number(item):
         return

@@ -11,7 +11,7 @@ from typing import Any
 from octants.diagnostics.errors import WrongArguments
 from octants.diagnostics.library_errors import NotAType, WrongElements, WrongShape
 from octants.frontend.context import NOT_FOUND, Context
-from octants.frontend.values import arithmetic, linear_algebra
+from octants.frontend.values import arithmetic, linear_algebra, lossy_assignments
 from octants.frontend.values.expression_values import MatrixValue, describe
 from octants.frontend.values.operands import RunTime, as_matrix, as_type, common_type, operand
 from octants.types.default_types import resolve
@@ -70,7 +70,7 @@ def _make(context: Context, node: ast.AST, what: str, elements: Any, dt: Any) ->
         context.fail(WrongElements(f"a {what}", "its rows have different lengths"), node)
     flat = [x for row in rows for x in (row if isinstance(row, list) else [row])]
     shape = (len(rows), *lengths) if lengths != {0} else (len(rows),)
-    return uniform(context, shape, flat, dtype)
+    return _of_dtype(context, node, shape, flat, dtype)
 
 
 def _row(context: Context, item: Any) -> Any:
@@ -111,7 +111,21 @@ def of_type(context: Context, node: ast.AST, kind: MatrixType, args: Sequence[An
         problem = f"it takes {count} numbers, not {len(elements)}"
         context.fail(WrongElements(f"a {kind}", problem), node)
     dtype = element_type(context, kind) if kind.has_dtype else None
-    return uniform(context, kind.element_shape, elements, dtype)
+    return _of_dtype(context, node, kind.element_shape, elements, dtype)
+
+
+def _of_dtype(
+    context: Context,
+    node: ast.AST,
+    shape: tuple[int, ...],
+    elements: Sequence[Any],
+    dtype: DType | None,
+) -> MatrixValue:
+    """A vector or matrix of ``dtype``, if any; a literal must fit."""
+    if dtype is not None:
+        for x in elements:
+            lossy_assignments.check_stated(context, dtype, x, node)
+    return uniform(context, shape, elements, dtype)
 
 
 def _is_number(context: Context, item: Any) -> bool:
