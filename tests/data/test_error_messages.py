@@ -21,6 +21,7 @@ from octants.diagnostics.exceptions import OctantsError, OctantsMemoryError, Oct
 from octants.runtime.devices.devices_in_use import DevicesInUse
 from octants.runtime.devices.null import NullDevice
 from octants.types.enums import Layout
+from octants.types.matrix_types import vector
 from octants.types.matrix_values import Vector
 from octants.types.scalars import f32, i8, i32
 from tests.devices import shares_memory
@@ -270,6 +271,15 @@ def test_message(name: str) -> None:
     assert diagnostic.code == expected.code
     assert isinstance(caught.value, expected.exception)
     check_golden(f"errors/{diagnostic.code}_{name}", str(caught.value))
+
+
+@pytest.mark.parametrize("element", [f32, vector(2, f32)])
+@pytest.mark.parametrize("make", [field, ndarray])
+def test_a_loop_of_a_kernel_without_its_decorator(make: Any, element: Any) -> None:
+    x = make(element, shape=3)
+    with pytest.raises(OctantsError, match="put `@qd.kernel` above it"):
+        for i in x:
+            x[i] = 1.0
 
 
 def test_a_warning() -> None:

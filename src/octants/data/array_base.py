@@ -15,6 +15,7 @@ from octants.data import current_runtime, host_access_events, torch_and_dlpack_c
 from octants.data.companion_assignment import refuses_assignment
 from octants.data.element_proxies import make_element
 from octants.data.errors import (
+    IS_KERNEL_MISSING,
     CannotCopy,
     CannotShare,
     IndexOutOfRange,
@@ -45,6 +46,7 @@ from octants.runtime.device import Device
 from octants.types.companions import Companion
 from octants.types.default_types import resolve
 from octants.types.masked_arrays import refuse_masked
+from octants.types.matrix_values import Matrix
 from octants.types.parameter_annotations import AnyTensor
 from octants.types.scalars import DType
 
@@ -306,7 +308,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             return ()
         given = () if key is None else key if isinstance(key, tuple) else _listed(key)
         if len(given) != rank:
-            raise WrongNumberOfIndices(self.describe(), rank, describe(key)).at()
+            way_out = (IS_KERNEL_MISSING,) if isinstance(key, Matrix) else ()
+            raise WrongNumberOfIndices(self.describe(), rank, describe(key), *way_out).at()
         first = self.offset or (0,) * rank
         return tuple(
             self._position(axis, item, first[axis], extents[axis])
@@ -323,7 +326,9 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         try:
             number = operator.index(item)
         except TypeError:
-            raise WrongIndex(self.describe(), describe(item)).at() from None
+            is_element = isinstance(item, (float, Matrix))
+            way_out = (IS_KERNEL_MISSING,) if is_element else ()
+            raise WrongIndex(self.describe(), describe(item), *way_out).at() from None
         if not first <= number < first + extent:
             last = first + extent - 1
             raise IndexOutOfRange(self.describe(), number, axis, first, last).at()

@@ -14,6 +14,7 @@ from octants.diagnostics.exceptions import (
     OctantsRuntimeTypeError,
     OctantsValueError,
 )
+from octants.types.matrix_values import Matrix
 
 # -- making arrays ---------------------------------------------------------------------------------
 
@@ -277,6 +278,11 @@ class UsedAfterDestroy(UserError):
 
 # -- access from the host --------------------------------------------------------------------------
 
+IS_KERNEL_MISSING = (
+    "outside of kernels, `for i in x` goes over the elements of `x`: if this is a kernel, put"
+    " `@qd.kernel` above it"
+)
+
 
 class WrongNumberOfIndices(UserError):
     """Too many or too few indices."""
@@ -284,10 +290,11 @@ class WrongNumberOfIndices(UserError):
     what: str
     axes: int
     given: str
+    way_out: str = "give one index or slice per axis, None where there is no axis"
     code = "OCT530"
     exception = OctantsHostIndexError
     title = "{what} has {axes} axes, but its index is {given}"
-    remedy = "give one index or slice per axis, None where there is no axis"
+    remedy = "{way_out}"
 
 
 class WrongIndex(UserError):
@@ -295,10 +302,11 @@ class WrongIndex(UserError):
 
     what: str
     given: str
+    way_out: str = "`x.to_numpy()` can be indexed by arrays"
     code = "OCT531"
     exception = OctantsRuntimeTypeError
     title = "{what}: an index is an integer, not {given}"
-    remedy = "`x.to_numpy()` can be indexed by arrays"
+    remedy = "{way_out}"
 
 
 class IndexOutOfRange(UserError):
@@ -384,7 +392,7 @@ class NotIterable(UserError):
     code = "OCT541"
     exception = OctantsRuntimeTypeError
     title = "{what} has {rank} axes; the host can loop over arrays with one axis only"
-    remedy = "loop over `x.to_numpy()`"
+    remedy = "loop over `x.to_numpy()`; if this is a kernel, put `@qd.kernel` above it"
 
 
 class WrongArrayShape(UserError):
@@ -452,6 +460,8 @@ def describe(value: object) -> str:
     if isinstance(value, (bool, int, float, complex, str, list, tuple, type, type(None))):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
+    if isinstance(value, Matrix):
+        return f"a vector of {value.n}" if value.m == 1 else f"a {value.n}x{value.m} matrix"
     kind = type(value)
     module = kind.__module__.partition(".")[0]
     owner = "" if module in ("builtins", "octants") else f"{module}."

@@ -138,13 +138,9 @@ def _integer(x: Any) -> int:
     return int(x.__index__())
 
 
+@kernel_only
 def grouped(x: Any) -> Any:
-    """``for I in grouped(x)``: the index of an element of a field, array or ndrange as a vector.
-
-    Raises:
-        TypeError: it is called on the host.
-    """
-    raise TypeError(f"grouped({x!r}) is for the loops of kernels")
+    """``for I in grouped(x)``: the index of an element of a field, array or ndrange as a vector."""
 
 
 def loop_config(
