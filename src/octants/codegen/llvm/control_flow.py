@@ -61,10 +61,7 @@ def _in_strips(
     f.branch_if(_less(f, dtype, end, upper), strip, leave)
     close_phis(f, [begin, *carried], [end, *values], latch)
     f.start(leave)
-    return [
-        joined(f, result.type, [(init, before), (value, latch)])
-        for result, init, value in zip(op.results, inits, values, strict=True)
-    ]
+    return f.join(op.results, (inits, before), (values, latch))
 
 
 def iterate(
@@ -118,10 +115,7 @@ def iterate(
     f.branch_if(_less(f, counter_type, *ends), body, leave, hint=hint)
     close_phis(f, phis, [following, *values], latch)
     f.start(leave)
-    return [
-        joined(f, result.type, [(init, before), (value, latch)])
-        for result, init, value in zip(op.results, inits, values, strict=True)
-    ]
+    return f.join(op.results, (inits, before), (values, latch))
 
 
 def counts_what_is_left(op: ops.For, lower: str) -> bool:
@@ -210,9 +204,7 @@ def if_(f: FunctionText, op: ops.If, *, likely: bool = False) -> None:
         incoming.append((values, f.label))
         f.branch(merge)
     f.start(merge)
-    for position, result in enumerate(op.results):
-        found = joined(f, result.type, [(values[position], label) for values, label in incoming])
-        f.bind(result, found)
+    f.bind_joined(op.results, *incoming)
 
 
 def yield_(_: FunctionText, __: ops.Yield) -> None:
@@ -232,8 +224,7 @@ def open_phis(f: FunctionText, args: list[Value], inits: list[str], before: str)
     """Open phis for the arguments of a loop's block, with their values at the first entry."""
     phis = []
     for arg, init in zip(args, inits, strict=True):
-        phi = f.open_phi(f.type(arg.type))
-        phi.incoming.append((init, before))
+        phi = f.open_phi(f.type(arg.type), (init, before))
         f.bind(arg, phi.name)
         phis.append(phi)
     return phis
@@ -242,13 +233,4 @@ def open_phis(f: FunctionText, args: list[Value], inits: list[str], before: str)
 def close_phis(f: FunctionText, phis: list[Phi], values: list[str], latch: str) -> None:
     """Complete such phis with their values after an iteration."""
     for phi, value in zip(phis, values, strict=True):
-        phi.incoming.append((value, latch))
-        f.close_phi(phi)
-
-
-def joined(f: FunctionText, dtype: DType, incoming: list[tuple[str, str]]) -> str:
-    """Return a phi of a value that depends on the preceding basic block."""
-    phi = f.open_phi(f.type(dtype))
-    phi.incoming.extend(incoming)
-    f.close_phi(phi)
-    return phi.name
+        f.close_phi(phi, (value, latch))

@@ -301,15 +301,39 @@ class FunctionText:
         weights = f", !prof {self.text.unlikely}" if unlikely else weights
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{weights}{hint}")
 
-    def open_phi(self, type: str) -> Phi:
-        """Open a phi here, to be completed by `close_phi`."""
+    def open_phi(self, type: str, *incoming: tuple[str, str]) -> Phi:
+        """Open a phi here, with the values and labels known so far; `close_phi` completes it."""
         self._count += 1
         self.lines.append("")
-        return Phi(f"%v{self._count}", type, len(self.lines) - 1, [])
+        return Phi(f"%v{self._count}", type, len(self.lines) - 1, list(incoming))
 
-    def close_phi(self, phi: Phi) -> None:
-        incoming = ", ".join(f"[ {value}, %{label} ]" for value, label in phi.incoming)
-        self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {incoming}"
+    def close_phi(self, phi: Phi, *incoming: tuple[str, str]) -> None:
+        """Complete a phi with the last of its values and their labels."""
+        pairs = ", ".join(f"[ {value}, %{label} ]" for value, label in (*phi.incoming, *incoming))
+        self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {pairs}"
+
+    def phi(self, type: str, *incoming: tuple[str, str]) -> str:
+        """Return a value that depends on the preceding basic block."""
+        opened = self.open_phi(type, *incoming)
+        self.close_phi(opened)
+        return opened.name
+
+    def shape(self, value: Value) -> str:
+        """Return the LLVM type of a value's operand."""
+        return self.type(value.type)
+
+    def join(self, values: Sequence[Value], *ways: tuple[Sequence[str], str]) -> list[str]:
+        """Return operands of values behind a join, given the operands and the label of each way."""
+        columns = ([(operands[k], label) for operands, label in ways] for k in range(len(values)))
+        return [
+            self.phi(self.shape(value), *incoming)
+            for value, incoming in zip(values, columns, strict=True)
+        ]
+
+    def bind_joined(self, values: Sequence[Value], *ways: tuple[Sequence[str], str]) -> None:
+        """Set the operands of values behind a join; see `join`."""
+        for value, operand in zip(values, self.join(values, *ways), strict=True):
+            self.bind(value, operand)
 
     def once(self, key: Any, instruction: str) -> str:
         """Return the result of an instruction of the entry block, written once for each key."""

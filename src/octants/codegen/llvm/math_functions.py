@@ -132,10 +132,8 @@ def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
     f.branch(merge)
     f.start(merge)
     for position, result in enumerate(op.results):
-        phi = f.open_phi(f.type(result.type))
-        phi.incoming.extend((way[position], label) for way, label in incoming)
-        f.close_phi(phi)
-        f.bind(result, phi.name)
+        ways = ((values[position], label) for values, label in incoming)
+        f.bind(result, f.phi(f.type(result.type), *ways))
 
 
 def _call_slow_path(f: FunctionText, block: Block) -> list[str]:

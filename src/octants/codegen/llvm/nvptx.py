@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from octants import abi
-from octants.codegen.llvm import control_flow
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.gpu import approximations
 from octants.codegen.llvm.gpu.atomics_without_results import without_results
@@ -19,7 +18,7 @@ from octants.codegen.llvm.gpu.nvidia_targets import target as target
 from octants.codegen.llvm.gpu.wide_extrema import widen_extrema
 from octants.codegen.llvm.types_and_literals import REGISTER
 from octants.target import Target
-from octants.types.scalars import DType, u1
+from octants.types.scalars import DType
 
 _STARTS_EARLY = 90
 """The least processor whose functions may start early."""
@@ -93,7 +92,7 @@ class NvptxCode(GpuCode):
         same = f.assign(f"call i1 {vote}(i32 -1, i1 {f.apply('icmp eq', 'i32', differs, 0)})")
         f.branch(merge)
         f.start(merge)
-        return control_flow.joined(f, u1, [("false", before), (same, check)])
+        return f.phi("i1", ("false", before), (same, check))
 
     def lanes_by_address(self, address: str) -> tuple[str, str]:
         f, mask = self._thread, self._active()

@@ -220,8 +220,7 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
     original = f.pointer(*target)
     f.branch("part")
     f.start("part")
-    part = f.open_phi("i64")
-    part.incoming.append(("0", "start"))
+    part = f.open_phi("i64", ("0", "start"))
     flag = f.assign(f"getelementptr i8, ptr {flags}, i64 {part.name}")
     is_used = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {flag}, align 1')}, 0")
     displacement = f.assign(f"mul i64 {part.name}, {size}")
@@ -231,8 +230,7 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
     _add_numbers(f, target, original, base)
     f.start("next")
     following = f.assign(f"add i64 {part.name}, 1")
-    part.incoming.append((following, "next"))
-    f.close_phi(part)
+    f.close_phi(part, (following, "next"))
     f.branch_if(f.assign(f"icmp slt i64 {following}, {count}"), "part", "return")
     f.start("return")
 
@@ -250,8 +248,7 @@ def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) ->
     register = f.type(dtype)
     before = f.label
     f.start("number")
-    number = f.open_phi("i64")
-    number.incoming.append(("%begin", before))
+    number = f.open_phi("i64", ("%begin", before))
     to, source = (
         f.assign(f"getelementptr {register}, ptr {start}, i64 {number.name}")
         for start in (original, base)
@@ -262,6 +259,5 @@ def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) ->
     total = arithmetic.combine(f, "add", dtype, old, more)
     f.emit(f"store {register} {total}, ptr {to}, align {dtype.size}")
     following = f.assign(f"add i64 {number.name}, 1")
-    number.incoming.append((following, f.label))
-    f.close_phi(number)
+    f.close_phi(number, (following, f.label))
     f.branch_if(f.assign(f"icmp slt i64 {following}, %end"), "number", "next")

@@ -141,7 +141,4 @@ def unless_slow(
     found = rare()
     f.branch(merge)
     f.start(merge)
-    phi = f.open_phi(type)
-    phi.incoming += [(usual, before), (found, other)]
-    f.close_phi(phi)
-    return phi.name
+    return f.phi(type, (usual, before), (found, other))

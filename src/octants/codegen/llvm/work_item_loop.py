@@ -38,8 +38,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     before = f.label
     f.branch("item")
     f.start("item")
-    item = f.open_phi(register)
-    item.incoming.append((begin, before))
+    item = f.open_phi(register, (begin, before))
     f.item, f.exit = item.name, "done"
     f.begin_item(index, end)
     f.outside_loops = outside_loops(task.body)
@@ -50,8 +49,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     f.branch("done")
     f.start("done")
     following, goes_on = f.next_item(end, "nuw nsw" if natural else "nsw")
-    item.incoming.append((following, f.label))
-    f.close_phi(item)
+    f.close_phi(item, (following, f.label))
     f.branch_if(goes_on, "item", after)
 
 

@@ -272,12 +272,10 @@ def _write_loop(
     before = f.label
     f.branch_if(f.apply("icmp slt", "i64", first, upper), "item", "return")
     f.start("item")
-    item = f.open_phi("i64")
-    item.incoming.append((first, before))
+    item = f.open_phi("i64", (first, before))
     _write_item(f, task, begin, end, leave, item.name)
     following = f.apply("add nsw", "i64", item.name, f.code.threads())
-    item.incoming.append((following, f.label))
-    f.close_phi(item)
+    f.close_phi(item, (following, f.label))
     hint = interleaving(f) if f.collected and _is_short(f, task) else ""
     goes_on = f.apply("icmp slt", "i64", following, upper)
     f.branch_if(goes_on, "item", "return", hint=hint)

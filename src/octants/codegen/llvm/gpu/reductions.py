@@ -129,8 +129,7 @@ def _update_together_by_address(f: ThreadText, op: ops.Atomic) -> str:
         (left, behind, f.apply("and", "i32", left.name, stays)),
         (number, rank, f.apply("lshr", "i32", number.name, 1)),
     ):
-        phi.incoming += [(first, start), (later, f.label)]
-        f.close_phi(phi)
+        f.close_phi(phi, (first, start), (later, f.label))
     f.branch(test)
     f.start(done)
     is_first = f.apply("icmp eq", "i32", rank, 0)

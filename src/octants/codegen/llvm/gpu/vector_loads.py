@@ -145,10 +145,7 @@ def _in_fours(f: ThreadText, op: ops.For, rows: Rows) -> None:
     f.branch_if(more, chunk, tail, hint=control_flow.no_unrolling(f))
     control_flow.close_phis(f, phis, [following, *values], again)
     f.start(tail)
-    rest = control_flow.joined(f, op.lower.type, [(lower, before), (following, again)])
-    left = [
-        control_flow.joined(f, result.type, [(init, before), (value, again)])
-        for result, init, value in zip(op.results, inits, values, strict=True)
-    ]
+    rest = f.phi(f.type(op.lower.type), (lower, before), (following, again))
+    left = f.join(op.results, (inits, before), (values, again))
     hint = control_flow.no_unrolling(f)
     _bind(f, op, control_flow.iterate(f, op, rest, upper, left, hint=hint))

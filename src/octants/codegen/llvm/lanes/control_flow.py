@@ -40,9 +40,7 @@ def _write_uniform_if(f: LaneText, op: ops.If) -> None:
         ways.append(([f.fit(r, v) for r, v in zip(op.results, values, strict=True)], f.label))
         f.branch(merge)
     f.start(merge)
-    for position, result in enumerate(op.results):
-        incoming = [(values[position], label) for values, label in ways]
-        f.bind(result, phi(f, f.shape(result), incoming))
+    f.bind_joined(op.results, *ways)
 
 
 def _write_varying_if(f: LaneText, op: ops.If) -> None:
@@ -87,7 +85,7 @@ def _or_zero(f: LaneText, result: Value, value: str, end: str, before: str) -> s
     register = f.type(result.type)
     is_vector = f.is_vector(value)
     zero = "zeroinitializer" if is_vector else f.literal(type_zero(result), result.type)
-    return phi(f, f.vector(register) if is_vector else register, [(value, end), (zero, before)])
+    return f.phi(f.vector(register) if is_vector else register, (value, end), (zero, before))
 
 
 def type_zero(value: Value) -> float | int | bool:
@@ -153,7 +151,7 @@ def _join(f: LaneText, op: ops.For) -> None:
     """Count down from the longest lane's last iteration; each lane joins at its first."""
     upper, outer = f.held("i64", f.use(op.upper)), f.mask
     enter, body, leave = (f.fresh_label(hint) for hint in ("enter", "body", "leave"))
-    inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
+    inits = _fitted(f, op.carried, op.inits)
     longest = f.largest(upper)
     before = f.label
     f.branch_if(f.apply("icmp sgt", "i64", longest, 0), enter, leave)
@@ -163,9 +161,8 @@ def _join(f: LaneText, op: ops.For) -> None:
     preheader = f.label
     f.branch(body)
     f.start(body)
-    iteration = f.open_phi("i64")
-    iteration.incoming.append((start, preheader))
-    carried = _open_all(f, op.body.args[1:], op.results, inits, inits, preheader)
+    iteration = f.open_phi("i64", (start, preheader))
+    carried = _open_all(f, op.carried, op.results, inits, inits, preheader)
     f.mask = f.both(outer, f.apply("icmp slt", "i64", iteration.name, upper))
     last = f.apply("sub", "i64", upper, 1)
     f.bind(op.body.args[0], f.apply("sub", "i64", last, iteration.name))
@@ -178,13 +175,11 @@ def _join(f: LaneText, op: ops.For) -> None:
     following = f.apply("sub", "i64", iteration.name, 1)
     latch = f.label
     f.branch_if(f.apply("icmp sge", "i64", following, 0), body, leave)
-    iteration.incoming.append((following, latch))
-    f.close_phi(iteration)
+    f.close_phi(iteration, (following, latch))
     final = _close_all(f, carried, nexts, latch)
     f.start(leave)
     f.mask = outer
-    for result, init, value in zip(op.results, inits, final, strict=True):
-        f.bind(result, phi(f, f.shape(result), [(init, before), (value, latch)]))
+    f.bind_joined(op.results, (inits, before), (final, latch))
 
 
 def _leave(f: LaneText, op: ops.For) -> None:
@@ -198,8 +193,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
     parts = f.uniformity.diverges(op)
     if parts:
         has_iteration = f.held("i1", has_iteration)
-    inits = [f.fit(arg, f.use(v)) for arg, v in zip(op.body.args[1:], op.inits, strict=True)]
-    ends = [f.fit(result, f.use(v)) for result, v in zip(op.results, op.inits, strict=True)]
+    inits, ends = _fitted(f, op.carried, op.inits), _fitted(f, op.results, op.inits)
     lower = f.fit(op.body.args[0], lower)
     f.mask = f.both(outer, has_iteration) if parts else outer
     entering = f.any(f.mask) if parts and f.mask is not None else has_iteration
@@ -211,7 +205,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
     f.branch(body)
     f.start(body)
     counter = _open(f, op.body.args[0], lower, preheader)
-    carried = _open_all(f, op.body.args[1:], op.results, inits, ends, preheader)
+    carried = _open_all(f, op.carried, op.results, inits, ends, preheader)
     active = _open_mask(f, f.mask, preheader) if parts else None
     iteration = _open_iteration(f, op, preheader)
     values = f.block(op.body)
@@ -225,20 +219,16 @@ def _leave(f: LaneText, op: ops.For) -> None:
         stays = f.both(f.mask, goes_on)
         assert stays is not None
         goes_on = f.any(stays)
-        active.incoming.append((stays, f.label))
-        f.close_phi(active)
+        f.close_phi(active, (stays, f.label))
     latch = f.label
     f.branch_if(goes_on, body, leave)
-    counter.incoming.append((following, latch))
-    f.close_phi(counter)
+    f.close_phi(counter, (following, latch))
     if iteration is not None:
-        iteration.incoming.append((next_iteration, latch))
-        f.close_phi(iteration)
+        f.close_phi(iteration, (next_iteration, latch))
     final = _close_all(f, carried, nexts, latch)
     f.start(leave)
     f.mask = outer
-    for result, end, value in zip(op.results, ends, final, strict=True):
-        f.bind(result, phi(f, f.shape(result), [(end, before), (value, latch)]))
+    f.bind_joined(op.results, (ends, before), (final, latch))
 
 
 def while_(f: LaneText, op: ops.While) -> None:
@@ -246,18 +236,13 @@ def while_(f: LaneText, op: ops.While) -> None:
     outer, parts = f.mask, f.uniformity.diverges(op)
     test, body, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
     args = op.condition.args
-    inits = [f.fit(arg, f.use(v)) for arg, v in zip(args, op.inits, strict=True)]
-    ends = [f.fit(result, f.use(v)) for result, v in zip(op.results, op.inits, strict=True)]
+    inits, ends = _fitted(f, args, op.inits), _fitted(f, op.results, op.inits)
     first = f.lanes_of(f.mask) if parts else ""
     before = f.label
     f.branch(test)
     f.start(test)
     carried = _open_all(f, args, op.results, inits, ends, before)
-    active = f.open_phi(f.vector("i1")) if parts else None
-    if active is not None:
-        active.incoming.append((first, before))
-        f.vectors.add(active.name)
-        f.mask = active.name
+    active = _open_mask(f, first, before) if parts else None
     (condition,) = f.block(op.condition)
     final = [_at_test(f, each) for each in carried]
     if parts:
@@ -277,16 +262,10 @@ def while_(f: LaneText, op: ops.While) -> None:
         else f.fit(each.value, value)
         for each, value in zip(carried, values, strict=True)
     ]
-    for each, following, end in zip(carried, nexts, final, strict=True):
-        each.phi.incoming.append((following, f.label))
-        f.close_phi(each.phi)
-        if each.left is not None:
-            each.left.incoming.append((end, f.label))
-            f.close_phi(each.left)
+    _close_all(f, carried, list(zip(nexts, final, strict=True)), f.label)
     if active is not None:
         assert stays is not None
-        active.incoming.append((stays, f.label))
-        f.close_phi(active)
+        f.close_phi(active, (stays, f.label))
     f.branch(test)
     f.start(leave)
     f.mask = outer
@@ -303,10 +282,7 @@ def _at_test(f: LaneText, each: Carried) -> str:
 
 def _open(f: LaneText, value: Value, init: str, before: str) -> Phi:
     """Open a phi for a value."""
-    opened = f.open_phi(f.shape(value))
-    opened.incoming.append((init, before))
-    if f.varies(value):
-        f.vectors.add(opened.name)
+    opened = f.open_phi(f.shape(value), (init, before))
     f.bind(value, opened.name)
     return opened
 
@@ -333,9 +309,7 @@ def _open_all(
     for arg, result, init, end in zip(args, results, inits, ends, strict=True):
         each = Carried(arg, _open(f, arg, init, before))
         if f.varies(result) and not f.varies(arg):
-            each.left = f.open_phi(f.shape(result))
-            each.left.incoming.append((end, before))
-            f.vectors.add(each.left.name)
+            each.left = f.open_phi(f.shape(result), (end, before))
         carried.append(each)
     return carried
 
@@ -343,9 +317,7 @@ def _open_all(
 def _open_mask(f: LaneText, first: str | None, before: str) -> Phi:
     """Open a phi for the mask of an iteration, and make it the current mask."""
     assert first is not None
-    active = f.open_phi(f.vector("i1"))
-    active.incoming.append((first, before))
-    f.vectors.add(active.name)
+    active = f.open_phi(f.vector("i1"), (first, before))
     f.mask = active.name
     return active
 
@@ -354,8 +326,7 @@ def _open_iteration(f: LaneText, op: ops.For, before: str) -> Phi | None:
     """Open a phi for the iteration number, where it is used and is not the counter."""
     if op not in f.uniformity.iteration_numbers or not f.varies(op.body.args[0]):
         return None
-    iteration = f.open_phi("i64")
-    iteration.incoming.append(("0", before))
+    iteration = f.open_phi("i64", ("0", before))
     for value, _ in f.uniformity.iteration_numbers[op]:
         narrow = value.type.bits < 64
         f.iterations[value] = (
@@ -390,19 +361,12 @@ def _close_all(
 ) -> list[str]:
     """Complete the phis, and return the results of the loop if it ends here."""
     for each, (following, end) in zip(carried, nexts, strict=True):
-        each.phi.incoming.append((following, latch))
-        f.close_phi(each.phi)
+        f.close_phi(each.phi, (following, latch))
         if each.left is not None:
-            each.left.incoming.append((end, latch))
-            f.close_phi(each.left)
+            f.close_phi(each.left, (end, latch))
     return [end for _, end in nexts]
 
 
-def phi(f: LaneText, type: str, incoming: list[tuple[str, str]]) -> str:
-    """Write a phi whose values are all known."""
-    opened = f.open_phi(type)
-    opened.incoming.extend(incoming)
-    f.close_phi(opened)
-    if type[0] == "<":
-        f.vectors.add(opened.name)
-    return opened.name
+def _fitted(f: LaneText, targets: Sequence[Value], values: Sequence[Value]) -> list[str]:
+    """Return the operands of values as what other values are: numbers or vectors."""
+    return [f.fit(target, f.use(v)) for target, v in zip(targets, values, strict=True)]

@@ -25,7 +25,7 @@ from octants.analysis.indices.affine_arithmetic import wrapped
 from octants.analysis.lanes.row_major_loops import ContiguousRows
 from octants.analysis.sums.sum_groups import SumGroup
 from octants.codegen.llvm import types_and_literals as names
-from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine
+from octants.codegen.llvm.function_text import FunctionText, HandlerTable, Machine, Phi
 from octants.codegen.llvm.module_text import KernelText
 from octants.diagnostics.exceptions import InternalError
 from octants.ir.core import Block, Operation, Value
@@ -164,6 +164,12 @@ class LaneText(FunctionText):
         name = self.assign(instruction)
         self.vectors.add(name)
         return name
+
+    def open_phi(self, type: str, *incoming: tuple[str, str]) -> Phi:
+        opened = super().open_phi(type, *incoming)
+        if type[0] == "<":
+            self.vectors.add(opened.name)
+        return opened
 
     def spread(self, type: str, operand: str | int) -> str:
         """Return an operand as a vector that can stand in an instruction: splat a number."""
@@ -609,24 +615,21 @@ class LaneText(FunctionText):
         before = self.label
         self.branch(inside)
         self.start(inside)
-        rest = self.open_phi(integer)
-        rest.incoming.append((start, before))
-        found = self.open_phi(self.vector(result)) if result else None
+        rest, found = self.open_phi(integer, (start, before)), None
+        if result:
+            found = self.open_phi(self.vector(result), ("zeroinitializer", before))
         number = super().intrinsic("cttz", integer, [(integer, rest.name)], flag=True)
         value = body(number)
         collected = ""
         if found is not None:
-            found.incoming.append(("zeroinitializer", before))
             collected = self.assign_vector(
                 f"insertelement {self.vector(result)} {found.name},"
                 f" {result} {value}, {integer} {number}"
             )
-            found.incoming.append((collected, self.label))
-            self.close_phi(found)
+            self.close_phi(found, (collected, self.label))
         less = super().apply("sub", integer, rest.name, 1)
         following = super().apply("and", integer, rest.name, less)
-        rest.incoming.append((following, self.label))
-        self.close_phi(rest)
+        self.close_phi(rest, (following, self.label))
         self.branch_if(super().apply("icmp ne", integer, following, 0), inside, done)
         self.start(done)
         return collected

@@ -88,8 +88,7 @@ def if_(f: LaneText, op: ops.If) -> None:
     end = f.label
     f.branch(merge)
     f.start(merge)
-    for result, value, other in zip(op.results, merged, usual, strict=True):
-        f.bind(result, control_flow.phi(f, f.shape(result), [(value, end), (other, before)]))
+    f.bind_joined(op.results, (merged, end), (usual, before))
 
 
 def _is_none(f: LaneText, condition: Value) -> str:
@@ -215,15 +214,12 @@ def _begin_segments(inner: LaneText) -> tuple[Phi, str]:
     before, again = inner.label, inner.fresh_label("segment")
     inner.branch(again)
     inner.start(again)
-    segment = inner.open_phi("i64")
-    segment.incoming.append(("0", before))
-    return segment, again
+    return inner.open_phi("i64", ("0", before)), again
 
 
 def _end_segments(inner: LaneText, segment: Phi, again: str) -> None:
     following = inner.apply("add", "i64", segment.name, 1)
-    segment.incoming.append((following, inner.label))
-    inner.close_phi(segment)
+    inner.close_phi(segment, (following, inner.label))
     more = inner.apply("icmp ult", "i64", following, inner.lanes // _SLOW_LANES)
     done = inner.fresh_label("done")
     inner.branch_if(more, again, done)

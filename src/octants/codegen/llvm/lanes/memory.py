@@ -232,11 +232,7 @@ def _load_contiguous_or_gather(
         loaded.append((load_from(f, each, type, align, suffix), f.label))
 
     if_contiguous(f, address, probable, load_one, load_one)
-    phi = f.open_phi(f.vector(type))
-    phi.incoming.extend(loaded)
-    f.close_phi(phi)
-    f.vectors.add(phi.name)
-    return phi.name
+    return f.phi(f.vector(type), *loaded)
 
 
 def store_to(

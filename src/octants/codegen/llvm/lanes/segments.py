@@ -63,8 +63,7 @@ class Segments:
         before = f.label
         f.branch(self._tile)
         f.start(self._tile)
-        self._phi = f.open_phi(register)
-        self._phi.incoming.append((first, before))
+        self._phi = f.open_phi(register, (first, before))
         f.item = self._phi.name
         self._begin_tile(f)
         f.bind(index, f.progression(register, f.item, 1, exact=True))
@@ -81,8 +80,7 @@ class Segments:
         assert self._phi is not None
         register, before = f.item_type, f.label
         following = f.apply("add", register, f.item, f.lanes)
-        self._phi.incoming.append((following, before))
-        f.close_phi(self._phi)
+        f.close_phi(self._phi, (following, before))
         goes_on = f.apply("icmp sgt", register, self._left, f.lanes)
         f.branch_if(goes_on, self._tile, self._leave, likely=True, hint=no_unrolling(f))
         f.start(self._leave)
