@@ -25,7 +25,7 @@ from octants.cache import configured_store as cache
 from octants.cached_property import cached_property
 from octants.compile_profile import stage as timed
 from octants.data import host_access_events
-from octants.data.host_access_events import forget, observe_after_share, observe_ends, observe_reads
+from octants.data.host_access_events import after_end, after_share, forget, host_reads
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
 from octants.diagnostics.launch_errors import NoOtherDevice
@@ -350,14 +350,14 @@ class State:
 
 
 state = host_access_events.Clock.launches = State()
-observe_ends(state.forget_addresses)
-observe_after_share(state.forget_kernels_of)
+after_end.observe(state.forget_addresses)
+after_share.observe(state.forget_kernels_of)
 
 
 def _watch_reads() -> None:
     """Synchronise at each read of the host, since an error waits to be raised."""
     forget(_synchronize)
-    observe_reads(_synchronize)
+    host_reads.observe(_synchronize)
 
 
 def _unwatch_reads() -> None:

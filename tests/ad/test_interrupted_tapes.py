@@ -102,8 +102,8 @@ def test_a_tape_that_is_interrupted_anywhere(run: Run) -> None:
         if driver.state.recorder is not None:
             gc.collect()
         assert driver.state.recorder is None, step
-        assert not host_access_events._write_observers, step
-        assert not host_access_events._share_observers, step
+        assert not host_access_events.host_writes.observers, step
+        assert not host_access_events.before_share.observers, step
         if step % 20 == 0:
             x.grad.fill(0.0)
             without_a_name(x, loss)

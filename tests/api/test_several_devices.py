@@ -410,10 +410,10 @@ def test_an_overflow_on_the_other_device_is_raised_at_reads(
         other.to_numpy()
     other.to_numpy()
     qd.sync()
-    assert driver._synchronize not in host_access_events._read_observers
+    assert driver._synchronize not in host_access_events.host_reads.observers
     waves(x, loss, 30)
     waves.grad(x, loss, 30)
-    assert driver._synchronize in host_access_events._read_observers
+    assert driver._synchronize in host_access_events.host_reads.observers
     with pytest.raises(qd.OctantsAssertionError, match="OCT423"):
         qd.sync()
 

@@ -25,7 +25,7 @@ from tests.devices import DISCRETE
 @pytest.fixture
 def writes() -> Iterator[list[HostWrite]]:
     seen: list[HostWrite] = []
-    host_access_events.observe_writes(seen.append)
+    host_access_events.host_writes.observe(seen.append)
     yield seen
     host_access_events.forget(seen.append)
 
@@ -86,7 +86,7 @@ def test_a_write_is_announced_before_it_happens() -> None:
     def observer(write: HostWrite) -> None:
         before.append(write.array.read()[0])
 
-    host_access_events.observe_writes(observer)
+    host_access_events.host_writes.observe(observer)
     x[0] = 7
     x.fill(8)
     host_access_events.forget(observer)
@@ -100,7 +100,7 @@ def test_an_observer_that_raises_prevents_the_write() -> None:
     def refuse(write: HostWrite) -> None:
         raise RuntimeError("no")
 
-    host_access_events.observe_writes(refuse)
+    host_access_events.host_writes.observe(refuse)
     try:
         for write in (lambda: x.fill(1), lambda: x.__setitem__(0, 1)):
             with pytest.raises(RuntimeError, match="no"):
@@ -129,7 +129,7 @@ def test_wrong_writes_are_not_announced(writes: list[HostWrite]) -> None:
 
 def test_every_read_is_announced() -> None:
     seen: list[Any] = []
-    host_access_events.observe_reads(seen.append)
+    host_access_events.host_reads.observe(seen.append)
     x, v = field(f32, 3), make_field(f32, 3, element_shape=(2,))
     element = v[0]
     reads = [
@@ -241,8 +241,8 @@ def test_allocations_are_announced_when_fields_can_be_used(
         for each in waiting:
             each.fill(7)
 
-    monkeypatch.setattr(host_access_events, "_allocation_observers", [])
-    host_access_events.observe_allocations(fill)
+    monkeypatch.setattr(host_access_events.after_allocation, "observers", {})
+    host_access_events.after_allocation.observe(fill)
     x, y = field(f32, ()), field(i32, ())
     pending.append(x)
     x2 = field(f32, 3)

@@ -15,12 +15,7 @@ from octants.ad.tapes.block_ends import EndOfBlock
 from octants.ad.tapes.memory_overlaps import MemoryOverlaps
 from octants.ad.tapes.untracked_writes import UntrackedWrites
 from octants.data.array_base import Tensor
-from octants.data.host_access_events import (
-    HostWrite,
-    forget,
-    observe_shares,
-    observe_writes,
-)
+from octants.data.host_access_events import HostWrite, before_share, forget, host_writes
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.tape_errors import NestedTape, NoDual, WrongSeed
@@ -109,8 +104,8 @@ class FwdMode:
         for parameter, seed in zip(self.parameters, self.seeds, strict=True):
             parameter.companion_array(TANGENT).write(seed)
         driver.state.recorder = self
-        observe_writes(self._before_write)
-        observe_shares(self._before_share)
+        host_writes.observe(self._before_write)
+        before_share.observe(self._before_share)
         return self
 
     def _exit(self, kind: object, error: object, traceback: object) -> None:  # noqa: ARG002

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from octants import driver
 from octants.ad.tapes.tape import Tape
 from octants.ad.tapes.untracked_writes import UntrackedWrites
-from octants.data.host_access_events import HostWrite, forget, observe_shares, observe_writes
+from octants.data.host_access_events import HostWrite, before_share, forget, host_writes
 from octants.data.host_element_access import ElementRange
 from octants.data.ndarray import Ndarray, make_ndarray
 from octants.diagnostics.exceptions import OctantsError
@@ -131,8 +131,8 @@ class Tangents:
     def __enter__(self) -> Self:
         self._around = driver.state.recorder
         driver.state.recorder = self
-        observe_writes(self._before_write)
-        observe_shares(self._before_share)
+        host_writes.observe(self._before_write)
+        before_share.observe(self._before_share)
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -292,7 +292,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         window.write(values, region)
         self.note_write(region)
         if source is not None and self.is_untracked:
-            host_access_events.before_share(self, becomes_untracked=True)
+            host_access_events.before_share(self, True)
 
     def _activate(self, values: Any, region: ElementRange) -> Any:  # noqa: ARG002
         """The values that a write to sparse blocks stores; it activates the cells of an element."""
@@ -518,7 +518,7 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         is_first = primal.explicit_identity is not None
         becomes_untracked = primal is self and not (counted or self.is_untracked)
         if is_first or becomes_untracked:
-            host_access_events.before_share(primal, becomes_untracked=becomes_untracked)
+            host_access_events.before_share(primal, becomes_untracked)
         self.is_untracked |= becomes_untracked
         if is_first:
             primal.explicit_identity = None

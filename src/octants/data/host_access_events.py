@@ -44,103 +44,55 @@ class Clock:
         return numbers, length_hint(numbers, -1)
 
 
-# Dictionaries keep the order, and forget an observer at once.
-_write_observers: dict[Callable[[HostWrite], None], None] = {}
-_share_observers: dict[Callable[[Any, bool], None], None] = {}
-_read_observers: dict[Callable[[Any], None], None] = {}
-_after_share_observers: list[Callable[[Any], None]] = []
-_allocation_observers: list[Callable[[], None]] = []
-_end_observers: list[Callable[[], None]] = []
+class Event:
+    """An event that calls its observers with what they are to know, in the order they came."""
+
+    def __init__(self) -> None:
+        self.observers: dict[Callable[..., None], None] = {}
+
+    def observe(self, observer: Callable[..., None]) -> None:
+        """Call ``observer`` each time, until it is to `forget`."""
+        self.observers[observer] = None
+
+    def __call__(self, *known: Any) -> None:
+        """Announce that it happens."""
+        for observer in tuple(self.observers):
+            observer(*known)
 
 
-def observe_writes(observer: Callable[[HostWrite], None]) -> None:
-    """Call ``observer`` before each write. If it raises, nothing is written."""
-    _write_observers[observer] = None
-
-
-def observe_reads(observer: Callable[[Any], None]) -> None:
-    """Call ``observer`` with the array before each read: a point of synchronisation."""
-    _read_observers[observer] = None
-
-
-def observe_shares(observer: Callable[[Any, bool], None]) -> None:
-    """Call ``observer`` with the array before others see its memory, or may write it uncounted.
-
-    It is also passed whether they may write it uncounted.
-    """
-    _share_observers[observer] = None
-
-
-def observe_after_share(observer: Callable[[Any], None]) -> None:
-    """Call ``observer`` with the array once others can see its memory, for the first time."""
-    _after_share_observers.append(observer)
-
-
-def observe_allocations(observer: Callable[[], None]) -> None:
-    """Call ``observer`` when fields have been given their memory, before anything uses it."""
-    _allocation_observers.append(observer)
+host_reads = Event()
+"""The array to be read: a point of synchronisation."""
+host_writes = Event()
+"""A `HostWrite` to come, or done by others. If an observer raises, nothing is written."""
+before_share = Event()
+"""Others are to see the memory of an array or, if the second value is true, write it uncounted."""
+after_share = Event()
+"""Others can see the memory of an array from now on, for the first time."""
+after_allocation = Event()
+"""Fields have been given their memory, and nothing has used it."""
+after_end = Event()
+"""Arrays have lost their memory within a runtime: who remembers addresses must forget them."""
 
 
 def forget(*ended: Callable[..., None]) -> None:
     """End the observations by some observers; nothing happens if there are none."""
     for observer in ended:
-        _write_observers.pop(observer, None)
-        _share_observers.pop(observer, None)
-        _read_observers.pop(observer, None)
-
-
-def observe_ends(observer: Callable[[], None]) -> None:
-    """Call ``observer`` when arrays have lost their memory within a runtime.
-
-    An observer that remembers addresses must forget them.
-    """
-    _end_observers.append(observer)
-
-
-def after_allocation() -> None:
-    """Announce that fields have been given their memory."""
-    for observer in _allocation_observers:
-        observer()
-
-
-def after_end() -> None:
-    """Announce that arrays have lost their memory."""
-    for observer in _end_observers:
-        observer()
-
-
-def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -> None:
-    """Announce a write. The caller has checked it completely."""
-    if _write_observers:
-        write = HostWrite(array, region, source)
-        for observer in tuple(_write_observers):
-            observer(write)
-
-
-def are_writes_observed() -> bool:
-    """Whether anything is called before writes, such as a tape."""
-    return bool(_write_observers)
-
-
-def after_write(array: Any, region: tuple[int, ...]) -> None:
-    """Announce a write that was not: others have made it. The version is the old one still."""
-    for observer in tuple(_write_observers):
-        observer(HostWrite(array, region, is_done=True))
-
-
-def before_share(array: Any, *, becomes_untracked: bool) -> None:
-    """Announce that others are to see the memory of an array, or to write it uncounted."""
-    for observer in tuple(_share_observers):
-        observer(array, becomes_untracked)
-
-
-def after_share(array: Any) -> None:
-    """Announce that others can see the memory of an array from now on."""
-    for observer in _after_share_observers:
-        observer(array)
+        for event in (host_reads, host_writes, before_share):
+            event.observers.pop(observer, None)
 
 
 def before_read(array: Any) -> None:
     """Announce a read."""
-    for observer in _read_observers:
+    for observer in host_reads.observers:
         observer(array)
+
+
+def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -> None:
+    """Announce a write. The caller has checked it completely."""
+    if host_writes.observers:
+        host_writes(HostWrite(array, region, source))
+
+
+def after_write(array: Any, region: tuple[int, ...]) -> None:
+    """Announce a write that was not: others have made it. The version is the old one still."""
+    host_writes(HostWrite(array, region, is_done=True))

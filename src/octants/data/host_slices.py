@@ -55,7 +55,7 @@ def write_slice(array: Any, key: Any, value: Any) -> None:
     indices = [_indices(each, extents[axis]) for each, axis in zip(full, axes, strict=True)]
     shape = tuple(len(indices[axis]) for axis in axes if type(full[axis]) is slice)
     values = _values(array, value, (*shape, *element))
-    if host_access_events.are_writes_observed() or getattr(array, "sparsity", None) is not None:
+    if host_access_events.host_writes.observers or getattr(array, "sparsity", None) is not None:
         _write_elements(array, indices, values)
     else:
         whole = array.read()

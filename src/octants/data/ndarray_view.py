@@ -121,7 +121,7 @@ class BufferView(AnyBufferView):
             raise WrongArray(what, describe(arr), "a numpy array").at()
         check_shape(what, arr.shape, (self.size, *self.array.element_shape))
         given = convert_stored(what, arr, self.array.dtype)
-        if host_access_events.are_writes_observed():  # tell the tape which elements change
+        if host_access_events.host_writes.observers:  # tell the tape which elements change
             for number in range(self.size):
                 self.array.write(given[number], (self.offset + number,))
         else:

@@ -28,7 +28,7 @@ from octants.ad.checkpoints.step_repeatability import StepEvents, Trace
 from octants.ad.overwrites.needed_contents import Content
 from octants.ad.overwrites.overwrite_ledger import OverwriteLedger
 from octants.ad.tapes.tape import Tape
-from octants.data.host_access_events import HostWrite, forget, observe_writes
+from octants.data.host_access_events import HostWrite, forget, host_writes
 from octants.diagnostics.checkpoint_errors import StepHasFailed, WrongLoop
 from octants.launch.gradients.taped_memory import TapedMemory
 from octants.lazy_dataclass import dataclass
@@ -373,7 +373,7 @@ def _launching(recorder: Any, before_write: Callable[[HostWrite], None]) -> Iter
     """Pass launches and host writes to a recorder."""
     around = driver.state.recorder
     driver.state.recorder = recorder
-    observe_writes(before_write)
+    host_writes.observe(before_write)
     try:
         yield
     finally:

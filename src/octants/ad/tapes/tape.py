@@ -46,7 +46,7 @@ from octants.ad.tapes.untracked_writes import UntrackedWrites
 from octants.analysis.indices.index_ranges import ArrayRegion
 from octants.cached_property import cached_property
 from octants.data.array_base import Tensor
-from octants.data.host_access_events import HostWrite, forget, observe_shares, observe_writes
+from octants.data.host_access_events import HostWrite, before_share, forget, host_writes
 from octants.deferred_import import Deferred
 from octants.diagnostics.absent_names import method_error
 from octants.diagnostics.exceptions import OctantsError
@@ -299,8 +299,8 @@ class Tape:
         try:
             self._observes = True
             driver.state.recorder = self
-            observe_writes(self.before_write)
-            observe_shares(self.before_share)
+            host_writes.observe(self.before_write)
+            before_share.observe(self.before_share)
         except BaseException:  # such as Ctrl-C: there is no `__exit__` then
             self._stop()
             raise
@@ -1165,7 +1165,7 @@ class Tape:
         entries = list(self._entries) if self._check is not None else []
         try:
             driver.state.recorder = guard
-            observe_writes(guard.before_write)
+            host_writes.observe(guard.before_write)
             if self._prefix is not None:
                 self._reverse_alike(self._prefix)
             while self._entries:  # frees what only one launch needs when it has been reversed

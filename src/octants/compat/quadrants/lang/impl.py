@@ -63,7 +63,7 @@ def _materialize() -> None:
     _runtime.materialize()  # which may have been replaced
 
 
-host_access_events.observe_allocations(_materialize)
+host_access_events.after_allocation.observe(_materialize)
 
 
 def get_runtime() -> PyQuadrants:
