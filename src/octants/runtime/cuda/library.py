@@ -28,6 +28,7 @@ from ctypes import (
 )
 from typing import Any, NamedTuple
 
+from octants.runtime.c_declarations import fields
 from octants.runtime.cuda.errors import MissingDriver, NoDevice, OldDevice, OldDriver
 
 MINIMUM_DRIVER = 11080
@@ -71,45 +72,27 @@ EVENT_NO_TIMING = 2
 class PoolProperties(Structure):
     """CUmemPoolProps: what memory of a pool is like, and where."""
 
-    _fields_ = [
-        ("allocation", c_int),
-        ("handles", c_int),
-        ("location", c_int),
-        ("ordinal", c_int),
-        ("security", c_void_p),
-        ("most", c_size_t),
-        ("usage", c_ushort),
-        ("reserved", c_ubyte * 54),
-    ]
+    _fields_ = fields(
+        "int allocation, handles, location, ordinal; void* security; size_t most; "
+        "ushort usage; ubyte reserved[54]"
+    )
 
 
 class PoolAccess(Structure):
     """CUmemAccessDesc: who may access the memory of a pool, and how."""
 
-    _fields_ = [("location", c_int), ("ordinal", c_int), ("access", c_int)]
+    _fields_ = fields("int location, ordinal, access")
 
 
 class RowCopy(Structure):
     """CUDA_MEMCPY2D: pieces at equal distances, and where they go."""
 
-    _fields_ = [
-        ("source_x", c_size_t),
-        ("source_y", c_size_t),
-        ("source_kind", c_uint),
-        ("source_host", c_void_p),
-        ("source", c_uint64),
-        ("source_array", c_void_p),
-        ("source_pitch", c_size_t),
-        ("target_x", c_size_t),
-        ("target_y", c_size_t),
-        ("target_kind", c_uint),
-        ("target_host", c_void_p),
-        ("target", c_uint64),
-        ("target_array", c_void_p),
-        ("target_pitch", c_size_t),
-        ("width", c_size_t),
-        ("height", c_size_t),
-    ]
+    _fields_ = fields(
+        "size_t source_x, source_y; uint source_kind; void* source_host; uint64 source; "
+        "void* source_array; size_t source_pitch, target_x, target_y; uint target_kind; "
+        "void* target_host; uint64 target; void* target_array; size_t target_pitch, width, "
+        "height"
+    )
 
 
 ON_HOST = 1  # CU_MEMORYTYPE_HOST
@@ -120,91 +103,43 @@ MOST_PITCH = 2**31 - 1
 class LaunchConfiguration(Structure):
     """CUlaunchConfig: how many threads run a function, and where."""
 
-    _fields_ = [
-        ("grid", c_uint),
-        ("grid_y", c_uint),
-        ("grid_z", c_uint),
-        ("block", c_uint),
-        ("block_y", c_uint),
-        ("block_z", c_uint),
-        ("shared", c_uint),
-        ("stream", c_void_p),
-        ("attributes", c_void_p),
-        ("attribute_count", c_uint),
-    ]
+    _fields_ = fields(
+        "uint grid, grid_y, grid_z, block, block_y, block_z, shared; void* stream, attributes; "
+        "uint attribute_count"
+    )
 
 
 class KernelNode(Structure):
     """CUDA_KERNEL_NODE_PARAMS of its first version: a launch as a node of a graph."""
 
-    _fields_ = [
-        ("function", c_void_p),
-        ("grid", c_uint),
-        ("grid_y", c_uint),
-        ("grid_z", c_uint),
-        ("block", c_uint),
-        ("block_y", c_uint),
-        ("block_z", c_uint),
-        ("shared", c_uint),
-        ("arguments", c_void_p),
-        ("extra", c_void_p),
-    ]
+    _fields_ = fields(
+        "void* function; uint grid, grid_y, grid_z, block, block_y, block_z, shared; "
+        "void* arguments, extra"
+    )
 
 
 class FillNode(Structure):
     """CUDA_MEMSET_NODE_PARAMS of its first version: elements of 1, 2 or 4 bytes."""
 
-    _fields_ = [
-        ("target", c_uint64),
-        ("pitch", c_size_t),
-        ("value", c_uint),
-        ("size", c_uint),
-        ("width", c_size_t),
-        ("height", c_size_t),
-    ]
+    _fields_ = fields("uint64 target; size_t pitch; uint value, size; size_t width, height")
 
 
 class CopyNode(Structure):
     """CUDA_MEMCPY3D: as `RowCopy`, with depth."""
 
-    _fields_ = [
-        ("source_x", c_size_t),
-        ("source_y", c_size_t),
-        ("source_z", c_size_t),
-        ("source_level", c_size_t),
-        ("source_kind", c_uint),
-        ("source_host", c_void_p),
-        ("source", c_uint64),
-        ("source_array", c_void_p),
-        ("source_reserved", c_void_p),
-        ("source_pitch", c_size_t),
-        ("source_height", c_size_t),
-        ("target_x", c_size_t),
-        ("target_y", c_size_t),
-        ("target_z", c_size_t),
-        ("target_level", c_size_t),
-        ("target_kind", c_uint),
-        ("target_host", c_void_p),
-        ("target", c_uint64),
-        ("target_array", c_void_p),
-        ("target_reserved", c_void_p),
-        ("target_pitch", c_size_t),
-        ("target_height", c_size_t),
-        ("width", c_size_t),
-        ("height", c_size_t),
-        ("depth", c_size_t),
-    ]
+    _fields_ = fields(
+        "size_t source_x, source_y, source_z, source_level; uint source_kind; "
+        "void* source_host; uint64 source; void* source_array, source_reserved; "
+        "size_t source_pitch, source_height, target_x, target_y, target_z, target_level; "
+        "uint target_kind; void* target_host; uint64 target; void* target_array, "
+        "target_reserved; size_t target_pitch, target_height, width, height, depth"
+    )
 
 
 class EdgeKind(Structure):
     """CUgraphEdgeData: what a node of a graph waits for; by default, for the end of another one."""
 
-    _fields_ = [
-        ("from_port", c_ubyte),
-        ("to_port", c_ubyte),
-        ("type", c_ubyte),
-        ("reserved", c_ubyte * 5),
-    ]
+    _fields_ = fields("ubyte from_port, to_port, type, reserved[5]")
 
 
 STARTED_EARLY = EdgeKind(1, 0, 1)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Collection, Mapping
-from ctypes import POINTER, Structure, byref, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_char, c_int, c_uint, c_void_p
 from typing import Any
 
+from octants.runtime.c_declarations import fields
 from octants.runtime.cuda import library as cuda
 from octants.runtime.cuda.errors import CallFailed
 from octants.runtime.cuda.library import GpuModel, LaunchConfiguration, Library
@@ -34,31 +35,16 @@ PROPERTIES_BYTES = 4096
 class KernelNode(Structure):
     """hipKernelNodeParams: a launch as a graph node."""
 
-    _fields_ = [
-        ("block", c_uint),
-        ("block_y", c_uint),
-        ("block_z", c_uint),
-        ("extra", c_void_p),
-        ("function", c_void_p),
-        ("grid", c_uint),
-        ("grid_y", c_uint),
-        ("grid_z", c_uint),
-        ("arguments", c_void_p),
-        ("shared", c_uint),
-    ]
+    _fields_ = fields(
+        "uint block, block_y, block_z; void* extra, function; uint grid, grid_y, grid_z; "
+        "void* arguments; uint shared"
+    )
 
 
 class FillNode(Structure):
     """hipMemsetParams: elements of 1, 2 or 4 bytes."""
 
-    _fields_ = [
-        ("target", c_uint64),
-        ("size", c_uint),
-        ("height", c_size_t),
-        ("pitch", c_size_t),
-        ("value", c_uint),
-        ("width", c_size_t),
-    ]
+    _fields_ = fields("uint64 target; uint size; size_t height, pitch; uint value; size_t width")
 
 
 class CopyNode(Structure):

@@ -6,20 +6,10 @@ that tells the type, and a pointer to a structure that extends it.
 
 from __future__ import annotations
 
-from ctypes import (
-    POINTER,
-    Structure,
-    c_char,
-    c_char_p,
-    c_float,
-    c_int32,
-    c_size_t,
-    c_ubyte,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-)
+from ctypes import Structure
 from typing import Any, ClassVar
+
+from octants.runtime.c_declarations import fields
 
 
 class Typed(Structure):
@@ -31,87 +21,53 @@ class Typed(Structure):
         super().__init__(kind=self.KIND, **fields)
 
 
-def _typed(name: str, kind: int, *fields: tuple[str, Any]) -> type[Typed]:
-    members = {"KIND": kind, "_fields_": [("kind", c_int32), ("next", c_void_p), *fields]}
+def _typed(name: str, kind: int, declarations: str) -> type[Typed]:
+    members = {"KIND": kind, "_fields_": fields(f"int32 kind; void* next; {declarations}")}
     return type(name, (Typed,), members)
 
 
 ApplicationInfo = _typed(
     "ApplicationInfo",
     0,
-    ("application", c_char_p),
-    ("application_version", c_uint32),
-    ("engine", c_char_p),
-    ("engine_version", c_uint32),
-    ("api_version", c_uint32),
+    "char* application; uint32 application_version; char* engine; uint32 engine_version, "
+    "api_version",
 )
 InstanceCreateInfo = _typed(
     "InstanceCreateInfo",
     1,
-    ("flags", c_uint32),
-    ("application", c_void_p),
-    ("layer_count", c_uint32),
-    ("layers", POINTER(c_char_p)),
-    ("extension_count", c_uint32),
-    ("extensions", POINTER(c_char_p)),
+    "uint32 flags; void* application; uint32 layer_count; char** layers; "
+    "uint32 extension_count; char** extensions",
 )
-QueueCreateInfo = _typed(
-    "QueueCreateInfo",
-    2,
-    ("flags", c_uint32),
-    ("family", c_uint32),
-    ("count", c_uint32),
-    ("priorities", POINTER(c_float)),
-)
+QueueCreateInfo = _typed("QueueCreateInfo", 2, "uint32 flags, family, count; float* priorities")
 DeviceCreateInfo = _typed(
     "DeviceCreateInfo",
     3,
-    ("flags", c_uint32),
-    ("queue_count", c_uint32),
-    ("queues", c_void_p),
-    ("layer_count", c_uint32),
-    ("layers", c_void_p),
-    ("extension_count", c_uint32),
-    ("extensions", POINTER(c_char_p)),
-    ("features", c_void_p),
+    "uint32 flags, queue_count; void* queues; uint32 layer_count; void* layers; "
+    "uint32 extension_count; char** extensions; void* features",
 )
 SubmitInfo = _typed(
     "SubmitInfo",
     4,
-    ("wait_count", c_uint32),
-    ("waits", c_void_p),
-    ("stages", c_void_p),
-    ("command_count", c_uint32),
-    ("commands", POINTER(c_void_p)),
-    ("signal_count", c_uint32),
-    ("signals", POINTER(c_uint64)),
+    "uint32 wait_count; void* waits, stages; uint32 command_count; void** commands; "
+    "uint32 signal_count; uint64* signals",
 )
-MemoryAllocateInfo = _typed("MemoryAllocateInfo", 5, ("size", c_uint64), ("type", c_uint32))
-SemaphoreCreateInfo = _typed("SemaphoreCreateInfo", 9, ("flags", c_uint32))
+MemoryAllocateInfo = _typed("MemoryAllocateInfo", 5, "uint64 size; uint32 type")
+SemaphoreCreateInfo = _typed("SemaphoreCreateInfo", 9, "uint32 flags")
 BufferCreateInfo = _typed(
     "BufferCreateInfo",
     12,
-    ("flags", c_uint32),
-    ("size", c_uint64),
-    ("usage", c_uint32),
-    ("sharing", c_int32),
-    ("family_count", c_uint32),
-    ("families", c_void_p),
+    "uint32 flags; uint64 size; uint32 usage; int32 sharing; uint32 family_count; void* families",
 )
 ShaderModuleCreateInfo = _typed(
-    "ShaderModuleCreateInfo", 16, ("flags", c_uint32), ("size", c_size_t), ("code", c_char_p)
+    "ShaderModuleCreateInfo", 16, "uint32 flags; size_t size; char* code"
 )
 PipelineCacheCreateInfo = _typed(
-    "PipelineCacheCreateInfo", 17, ("flags", c_uint32), ("size", c_size_t), ("data", c_void_p)
+    "PipelineCacheCreateInfo", 17, "uint32 flags; size_t size; void* data"
 )
 ShaderStageCreateInfo = _typed(
     "ShaderStageCreateInfo",
     18,
-    ("flags", c_uint32),
-    ("stage", c_uint32),
-    ("module", c_uint64),
-    ("name", c_char_p),
-    ("specialisation", c_void_p),
+    "uint32 flags, stage; uint64 module; char* name; void* specialisation",
 )
 
 
@@ -120,155 +76,105 @@ class ComputePipelineCreateInfo(Typed):
 
     KIND = 29
     _fields_ = (
-        ("kind", c_int32),
-        ("next", c_void_p),
-        ("flags", c_uint32),
+        *fields("int32 kind; void* next; uint32 flags"),
         ("stage", ShaderStageCreateInfo),
-        ("layout", c_uint64),
-        ("base", c_uint64),
-        ("base_index", c_int32),
+        *fields("uint64 layout, base; int32 base_index"),
     )
 
 
 PipelineLayoutCreateInfo = _typed(
     "PipelineLayoutCreateInfo",
     30,
-    ("flags", c_uint32),
-    ("set_count", c_uint32),
-    ("sets", c_void_p),
-    ("range_count", c_uint32),
-    ("ranges", c_void_p),
+    "uint32 flags, set_count; void* sets; uint32 range_count; void* ranges",
 )
 DescriptorSetLayoutCreateInfo = _typed(
-    "DescriptorSetLayoutCreateInfo",
-    32,
-    ("flags", c_uint32),
-    ("count", c_uint32),
-    ("bindings", c_void_p),
+    "DescriptorSetLayoutCreateInfo", 32, "uint32 flags, count; void* bindings"
 )
 DescriptorPoolCreateInfo = _typed(
-    "DescriptorPoolCreateInfo",
-    33,
-    ("flags", c_uint32),
-    ("set_count", c_uint32),
-    ("size_count", c_uint32),
-    ("sizes", c_void_p),
+    "DescriptorPoolCreateInfo", 33, "uint32 flags, set_count, size_count; void* sizes"
 )
 DescriptorSetAllocateInfo = _typed(
-    "DescriptorSetAllocateInfo",
-    34,
-    ("pool", c_uint64),
-    ("count", c_uint32),
-    ("layouts", POINTER(c_uint64)),
+    "DescriptorSetAllocateInfo", 34, "uint64 pool; uint32 count; uint64* layouts"
 )
 WriteDescriptorSet = _typed(
     "WriteDescriptorSet",
     35,
-    ("set", c_uint64),
-    ("binding", c_uint32),
-    ("element", c_uint32),
-    ("count", c_uint32),
-    ("type", c_int32),
-    ("images", c_void_p),
-    ("buffers", c_void_p),
-    ("views", c_void_p),
+    "uint64 set; uint32 binding, element, count; int32 type; void* images, buffers, views",
 )
-CommandPoolCreateInfo = _typed(
-    "CommandPoolCreateInfo", 39, ("flags", c_uint32), ("family", c_uint32)
-)
+CommandPoolCreateInfo = _typed("CommandPoolCreateInfo", 39, "uint32 flags, family")
 CommandBufferAllocateInfo = _typed(
-    "CommandBufferAllocateInfo", 40, ("pool", c_uint64), ("level", c_int32), ("count", c_uint32)
+    "CommandBufferAllocateInfo", 40, "uint64 pool; int32 level; uint32 count"
 )
-CommandBufferBeginInfo = _typed(
-    "CommandBufferBeginInfo", 42, ("flags", c_uint32), ("inheritance", c_void_p)
-)
-MemoryBarrier = _typed("MemoryBarrier", 46, ("source", c_uint32), ("target", c_uint32))
-MemoryAllocateFlagsInfo = _typed(
-    "MemoryAllocateFlagsInfo", 1000060000, ("flags", c_uint32), ("mask", c_uint32)
-)
-SemaphoreTypeCreateInfo = _typed(
-    "SemaphoreTypeCreateInfo", 1000207002, ("type", c_int32), ("start", c_uint64)
-)
+CommandBufferBeginInfo = _typed("CommandBufferBeginInfo", 42, "uint32 flags; void* inheritance")
+MemoryBarrier = _typed("MemoryBarrier", 46, "uint32 source, target")
+MemoryAllocateFlagsInfo = _typed("MemoryAllocateFlagsInfo", 1000060000, "uint32 flags, mask")
+SemaphoreTypeCreateInfo = _typed("SemaphoreTypeCreateInfo", 1000207002, "int32 type; uint64 start")
 TimelineSubmitInfo = _typed(
     "TimelineSubmitInfo",
     1000207003,
-    ("wait_count", c_uint32),
-    ("waits", c_void_p),
-    ("signal_count", c_uint32),
-    ("signals", POINTER(c_uint64)),
+    "uint32 wait_count; void* waits; uint32 signal_count; uint64* signals",
 )
 SemaphoreWaitInfo = _typed(
-    "SemaphoreWaitInfo",
-    1000207004,
-    ("flags", c_uint32),
-    ("count", c_uint32),
-    ("semaphores", POINTER(c_uint64)),
-    ("values", POINTER(c_uint64)),
+    "SemaphoreWaitInfo", 1000207004, "uint32 flags, count; uint64* semaphores, values"
 )
-BufferAddressInfo = _typed("BufferAddressInfo", 1000244001, ("buffer", c_uint64))
+BufferAddressInfo = _typed("BufferAddressInfo", 1000244001, "uint64 buffer")
 
 
 class SetBinding(Structure):
     """The binding of a buffer in a descriptor set."""
 
-    _fields_ = (
-        ("binding", c_uint32),
-        ("type", c_int32),
-        ("count", c_uint32),
-        ("stages", c_uint32),
-        ("samplers", c_void_p),
-    )
+    _fields_ = fields("uint32 binding; int32 type; uint32 count, stages; void* samplers")
 
 
 class PoolSize(Structure):
     """The number of descriptors of a type in a pool."""
 
-    _fields_ = (("type", c_int32), ("count", c_uint32))
+    _fields_ = fields("int32 type; uint32 count")
 
 
 class BoundBuffer(Structure):
     """A part of a buffer that is bound."""
 
-    _fields_ = (("buffer", c_uint64), ("offset", c_uint64), ("size", c_uint64))
+    _fields_ = fields("uint64 buffer, offset, size")
 
 
 class PushRange(Structure):
     """The range of push constants that a stage reads."""
 
-    _fields_ = (("stages", c_uint32), ("offset", c_uint32), ("size", c_uint32))
+    _fields_ = fields("uint32 stages, offset, size")
 
 
 class BufferCopy(Structure):
     """A region that is copied from one buffer to another."""
 
-    _fields_ = (("source", c_uint64), ("target", c_uint64), ("size", c_uint64))
+    _fields_ = fields("uint64 source, target, size")
 
 
 class MemoryRequirements(Structure):
     """The memory types that a buffer can have: bit k of `types` stands for the k-th type."""
 
-    _fields_ = (("size", c_uint64), ("alignment", c_uint64), ("types", c_uint32))
+    _fields_ = fields("uint64 size, alignment; uint32 types")
 
 
 class MemoryType(Structure):
     """A memory type, and the heap that it is from."""
 
-    _fields_ = (("properties", c_uint32), ("heap", c_uint32))
+    _fields_ = fields("uint32 properties, heap")
 
 
 class MemoryHeap(Structure):
     """A memory heap of the device."""
 
-    _fields_ = (("size", c_uint64), ("flags", c_uint32))
+    _fields_ = fields("uint64 size; uint32 flags")
 
 
 class MemoryProperties(Structure):
     """All types and heaps of a device."""
 
     _fields_ = (
-        ("type_count", c_uint32),
+        *fields("uint32 type_count"),
         ("types", MemoryType * 32),
-        ("heap_count", c_uint32),
+        *fields("uint32 heap_count"),
         ("heaps", MemoryHeap * 16),
     )
 
@@ -276,62 +182,37 @@ class MemoryProperties(Structure):
 class QueueFamily(Structure):
     """A family of queues with the same features."""
 
-    _fields_ = (
-        ("flags", c_uint32),
-        ("count", c_uint32),
-        ("timestamp_bits", c_uint32),
-        ("granularity", c_uint32 * 3),
-    )
+    _fields_ = fields("uint32 flags, count, timestamp_bits, granularity[3]")
 
 
 class DeviceProperties(Structure):
     """The properties of a device; the first of its limits are counts of 32 bits."""
 
-    _fields_ = (
-        ("api_version", c_uint32),
-        ("driver_version", c_uint32),
-        ("vendor", c_uint32),
-        ("device", c_uint32),
-        ("type", c_uint32),
-        ("name", c_char * 256),
-        ("cache", c_ubyte * 16),
-        ("padding", c_uint32),
-        ("limits", c_uint32 * 126),
-        ("sparse", c_uint32 * 5),
+    _fields_ = fields(
+        "uint32 api_version, driver_version, vendor, device, type; char name[256]; "
+        "ubyte cache[16]; uint32 padding, limits[126], sparse[5]"
     )
 
 
 class ExtensionProperties(Structure):
     """An extension that a device offers."""
 
-    _fields_ = (("name", c_char * 256), ("version", c_uint32))
+    _fields_ = fields("char name[256]; uint32 version")
 
 
-Features = _typed("Features", 1000059000, ("values", c_uint32 * 55))
-Features11 = _typed("Features11", 49, ("values", c_uint32 * 12))
-Features12 = _typed("Features12", 51, ("values", c_uint32 * 47))
-AtomicFloatFeatures = _typed("AtomicFloatFeatures", 1000260000, ("values", c_uint32 * 12))
-SubgroupSizeFeatures = _typed("SubgroupSizeFeatures", 1000225002, ("values", c_uint32 * 2))
+Features = _typed("Features", 1000059000, "uint32 values[55]")
+Features11 = _typed("Features11", 49, "uint32 values[12]")
+Features12 = _typed("Features12", 51, "uint32 values[47]")
+AtomicFloatFeatures = _typed("AtomicFloatFeatures", 1000260000, "uint32 values[12]")
+SubgroupSizeFeatures = _typed("SubgroupSizeFeatures", 1000225002, "uint32 values[2]")
 SubgroupSizeLimits = _typed(
-    "SubgroupSizeLimits",
-    1000225000,
-    ("least", c_uint32),
-    ("most", c_uint32),
-    ("most_in_block", c_uint32),
-    ("stages", c_uint32),
+    "SubgroupSizeLimits", 1000225000, "uint32 least, most, most_in_block, stages"
 )
-RequiredSubgroupSize = _typed("RequiredSubgroupSize", 1000225001, ("size", c_uint32))
-MemoryLimits = _typed(
-    "MemoryLimits", 1000168000, ("descriptors", c_uint32), ("largest_allocation", c_uint64)
-)
-FloatControls = _typed("FloatControls", 1000197000, ("values", c_uint32 * 17))
+RequiredSubgroupSize = _typed("RequiredSubgroupSize", 1000225001, "uint32 size")
+MemoryLimits = _typed("MemoryLimits", 1000168000, "uint32 descriptors; uint64 largest_allocation")
+FloatControls = _typed("FloatControls", 1000197000, "uint32 values[17]")
 SubgroupProperties = _typed(
-    "SubgroupProperties",
-    1000094000,
-    ("size", c_uint32),
-    ("stages", c_uint32),
-    ("operations", c_uint32),
-    ("quads", c_uint32),
+    "SubgroupProperties", 1000094000, "uint32 size, stages, operations, quads"
 )
 
 
@@ -339,4 +220,4 @@ class Properties2(Typed):
     """The properties of a device, with extensions."""
 
     KIND = 1000059001
-    _fields_ = (("kind", c_int32), ("next", c_void_p), ("properties", DeviceProperties))
+    _fields_ = (*fields("int32 kind; void* next"), ("properties", DeviceProperties))
