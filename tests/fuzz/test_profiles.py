@@ -143,7 +143,7 @@ WANTED = {
         stencil: boundary tested; stencil: adds to neighbours; stencil: reads neighbours;
         stencil: boundary folded; stencil: bounds of an array's shape;
         stencil: under a condition""",
-    "decompositions": """solve; polar_decompose; svd; sym_eig; make_spd""",
+    "decompositions": """solve; polar_decompose; svd; sym_eig; make_spd; nearly equal values""",
 }
 
 

@@ -191,6 +191,36 @@ def test_what_does_not_depend_on_vectors_of_equal_values(case):
     agree(kernel, a.ravel(), outputs)
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_symmetric_functions_of_nearly_equal_values_in_f32(n):
+    """They do not depend on the rotations of vectors, which rounding errors determine."""
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def functions(x: types.ndarray(qd.types.matrix(n, n, qd.f32), 1), y: types.ndarray()):
+        for i in x:
+            _, s, _ = qd.svd(x[i])
+            values, _ = qd.sym_eig(x[i])
+            positive = qd.make_spd(x[i])
+            for k in static(range(n)):
+                y[i] += s[k, k] ** 3 + values[k] ** 2 + positive[k, 0]
+
+    gaps = np.array([0.0, 1e-6, 3e-6, 1e-5, 1e-4, 1e-3, 1e-2])
+    turn = np.linalg.qr(random.normal(size=(n, n)))[0]
+    values = 1 + gaps[:, None] * np.arange(n)
+    at = (turn @ (values[:, :, None] * turn.T)).astype(np.float32)
+    x = qd.Matrix.ndarray(n, n, qd.f32, gaps.size, needs_grad=True)
+    y = qd.ndarray(qd.f32, gaps.size, needs_grad=True)
+    x.from_numpy(at)
+    y.grad.fill(1.0)
+    functions.grad(x, y)
+    exact = at.astype(np.float64)
+    expected = 3 * exact @ exact + 2 * exact
+    expected[:, :, 0] += 0.5
+    expected[:, 0, :] += 0.5
+    np.testing.assert_allclose(x.grad.to_numpy(), expected, atol=2e-5)
+
+
 def product(x: types.ndarray, y: types.ndarray):
     u, s, v = qd.svd(load(x, 3))
     store(y, 0, u @ s @ v.transpose())
@@ -202,27 +232,53 @@ def test_product_of_factors_of_a_matrix_of_rank_one(values):
     agree(product, (TURNS[1] @ np.diag(values) @ TURNS[2]).ravel(), 9)
 
 
-def test_second_derivatives_of_rotations_at_equal_values():
+@library_function
+def away(a):
+    """How far a matrix is from a rotation."""
+    u, sigma, v = qd.svd(a)
+    return u @ (sigma - qd.Matrix.identity(float, a.n)) @ v.transpose()
+
+
+@library_function
+def vectors(a):
+    """Products of singular vectors, and of eigenvectors, that do not depend on their signs."""
+    u, _, v = qd.svd(a)
+    values, w = qd.sym_eig(a)
+    return u[:, 0].outer_product(v[:, 0]) + w[:, 0].outer_product(w[:, 0])
+
+
+DISTINCT = np.array([[1.0, 0.3, -0.2], [0.1, 2.0, 0.4], [0.5, -0.7, -1.5]])
+
+
+@pytest.mark.parametrize(
+    ("function", "at"),
+    [
+        (away, np.eye(2)),
+        (away, TURNS[1] @ np.diag([2.0, 2.0, 0.5]) @ TURNS[2]),
+        (qd.make_spd, TURNS[1] @ np.diag([2.0, 2.0, -0.5]) @ TURNS[1].T),
+        (vectors, DISTINCT),
+    ],
+)
+def test_second_derivatives(function, at):
     qd.init(arch=qd.cpu)
+    n = len(at)
 
     @qd.kernel
     def energy(x: types.ndarray(qd.f64, 1), w: types.ndarray(qd.f64, 1)) -> qd.f64:
         total: qd.f64 = 0.0
         for _ in range(1):
-            a = load(x, 2)
-            u, sigma, v = qd.svd(a)
-            away = u @ (sigma - qd.Matrix.identity(float, 2)) @ v.transpose()
-            for i in static(range(2)):
-                for j in static(range(2)):
-                    total += w[2 * i + j] * (away @ away.transpose() + away)[i, j]
+            b = function(load(x, n))
+            for i in static(range(n)):
+                for j in static(range(n)):
+                    total += w[n * i + j] * (b @ b.transpose() + b)[i, j]
         return total
 
-    at, weights, along = np.eye(2).ravel(), random.normal(size=4), random.normal(size=4)
+    at, weights, along = at.ravel(), random.normal(size=n * n), random.normal(size=n * n)
     gradient = qd.ad.value_and_grad(energy, by="x")
     _, _, products = qd.ad.hvp(energy, by="x")(at, weights, direction={"x": along})
     step = 1e-5 * along
     ahead, behind = (gradient(at + s, weights)[1]["x"] for s in (step, -step))
-    assert np.allclose(products["x"], (ahead - behind) / 2e-5, atol=1e-4)
+    assert np.allclose(products["x"], (ahead - behind) / 2e-5, atol=1e-5)
 
 
 SINGULAR = [

@@ -120,6 +120,24 @@ def test_decompositions_take_a_type():
     np.testing.assert_allclose(y, [1, 2, 3, 4], atol=1e-14)
 
 
+def left_vectors(x: types.ndarray, y: types.ndarray):
+    for i in range(y.shape[0]):
+        a = qd.Matrix([[x[9 * i + 3 * j + k] for k in static(range(3))] for j in static(range(3))])
+        u, s, v = qd.svd(a)
+        y[i] = (u.transpose() @ u - qd.Matrix.identity(float, 3)).norm()
+        y[i] += (u @ s @ v.transpose() - a).norm()
+
+
+@pytest.mark.parametrize(("numpy_type", "dtype"), [("f4", f32), ("f8", f64)])
+def test_singular_vectors_of_integers(numpy_type, dtype):
+    """Some have rank one, with second columns that are rounding errors of the first."""
+    x = random.integers(-2, 3, size=9 * 2000).astype(numpy_type)
+    x[:9] = [-1, -1, 1, -1, -1, 1, 1, 1, -1]
+    y = np.zeros(2000, numpy_type)
+    run(left_vectors, x, y, default_float=dtype)
+    assert y.max() < 40 * np.finfo(numpy_type).eps
+
+
 def too_large(x: types.ndarray):
     qd.svd(qd.Matrix.identity(float, 4))
 

@@ -1,9 +1,14 @@
 """Decompositions of small matrices, written in the language itself.
 
-They are differentiable because they are iterations of differentiable steps that converge together
-with their derivatives. A derivative exists where the decomposition does not jump: of singular
-vectors and eigenvectors only where the values are distinct, of polar factors wherever the matrix is
-regular. Elsewhere it is finite.
+Iterations compute the values of singular values, eigenvalues and their vectors. Their derivatives
+come from perturbation theory: in the basis of the vectors that were found the matrix is diagonal,
+and only its derivatives are not. Those of the values are exact so, however close the values are;
+those of vectors are quotients by differences of values. Terms of second order are there for second
+derivatives.
+
+A derivative exists where the decomposition does not jump: of singular vectors and eigenvectors only
+where the values are distinct, of polar factors wherever the matrix is regular. Elsewhere it is
+finite.
 
 Vectors of equal values may be turned into each other. Their derivatives leave out that rotation. So
 the products ``U @ V.transpose()`` and ``U @ S @ V.transpose()`` and symmetric functions of the
@@ -20,7 +25,6 @@ from octants.lang.library_function_marks import library_function
 from octants.lang.scalar_functions import (
     abs,  # noqa: A004
     as_floats,
-    max,  # noqa: A004
     select,
     sqrt,
     stop_grad,
@@ -28,9 +32,9 @@ from octants.lang.scalar_functions import (
 )
 from octants.types.matrix_values import Matrix, Vector
 
-SWEEPS_OF_3 = 6
-MOST_SWEEPS = 10
-"""Jacobi's method converges after 4 sweeps of 3 rows, 8 of 6; its derivatives one sweep later."""
+SWEEPS_OF_3 = 5
+MOST_SWEEPS = 9
+"""Jacobi's method converges after 4 sweeps of 3 rows, 8 of 6."""
 
 NEWTON_STEPS = 8
 NEARLY_SINGULAR = 1e-10
@@ -104,8 +108,10 @@ def svd(A: Any, dt: Any = None) -> Any:  # noqa: N803
     where the singular values are distinct. Where they are equal, as at a rotation, so do those of
     ``U @ V.transpose()``, ``U @ S @ V.transpose()``, and symmetric functions of the singular
     values; second derivatives of the first two; but not those of products with other functions of
-    S, or with another matrix of its diagonal. `dt` is the type to compute in; without it, that of
-    `A`.
+    S, or with another matrix of its diagonal. Where singular values nearly agree, symmetric
+    functions of them keep all digits, and functions of U and V lose as many as the values have in
+    common; the rotation that `polar_decompose` gives loses none. `dt` is the type to compute in;
+    without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n in (2, 3), "svd is for matrices of 2 or 3 rows")
     a = as_floats(A, dt)
@@ -126,60 +132,102 @@ def _largest(a: Any) -> Any:
 
 
 @library_function
-def _rotation(h: Any, g: Any, size: Any) -> Any:
-    """Cosine and sine of Jacobi's rotation for a difference h of squares and an inner product g.
-
-    The form without a quotient ``h / g`` has the right derivative at g = 0 too. Where both are
-    rounding errors of `size`, each rotation will do. That one counts as a constant, since its
-    derivative, a quotient of rounding errors, would not cancel out of what does not depend on it.
-    """
+def _rotation(h: Any, g: Any) -> Any:
+    """Cosine and sine of Jacobi's rotation for a difference h of squares and an inner product g."""
     divisor = h + select(h < 0, -1.0, 1.0) * sqrt(h * h + 4 * g * g)
     t = 2 * g / select(divisor == 0, 1.0, divisor)
     c = 1 / sqrt(1 + t * t)
-    s = c * t
-    is_noise = size + NOISE * (abs(h) + abs(g)) == size
-    cosine = with_derivative_of(c, select(is_noise, 0.0, c))
-    return cosine, with_derivative_of(s, select(is_noise, 0.0, s))
+    return c, c * t
 
 
 @library_function
-def _nearer_to_factor(u: Any, b: Any) -> Any:
-    """A step of Newton's method from U, near the orthogonal factor of B, to it."""
-    m = u.transpose() @ b
-    turn = m * 0
-    size = m[0, 0] * 0
-    for k in static(range(u.n)):
-        size += abs(m[k, k])
-    for i in static(range(u.n)):
-        for j in static(range(i + 1, u.n)):
-            total = m[i, i] + m[j, j]
-            is_zero = size + NOISE * abs(total) == size
-            angle = select(is_zero, 0.0, (m[i, j] - m[j, i]) / select(is_zero, 1.0, total))
-            angle = with_derivative_of(0.0, angle)  # its value is a rounding error
-            turn[i, j] = angle
-            turn[j, i] = -angle
-    return u + u @ (turn + 0.5 * turn @ turn)
+def _angle(x: Any, divisor: Any, size: Any) -> Any:
+    """The quotient of x, whose value is 0, or a constant where the divisor is noise of `size`.
 
-
-@library_function
-def _with_derivative_of_factor(u: Any, b: Any) -> Any:
-    """U, and S with ``b == U @ S``, with the derivatives for which S stays symmetric.
-
-    S is diagonal. Newton's method starts from a constant: in the derivatives of the columns, those
-    of equal length may be turned against each other, and those of short ones are inexact.
+    A rotation that equal values permit counts as a constant, since its derivative is a quotient of
+    rounding errors, and would not cancel out of what does not depend on the rotation.
     """
-    x = stop_grad(u)
-    for _ in static(range(2)):  # the second step is for second derivatives
-        x = _nearer_to_factor(x, b)
-    factor = with_derivative_of(u, x)
-    m = u.transpose() @ b
-    s = m * 0
-    product = factor.transpose() @ b
-    for i in static(range(u.n)):
-        for j in static(range(u.n)):
-            value = m[i, i] if static(i == j) else 0.0
-            s[i, j] = with_derivative_of(value, product[i, j])
-    return factor, s
+    is_noise = size + NOISE * abs(divisor) == size
+    return with_derivative_of(0.0, select(is_noise, 0.0, x / select(is_noise, 1.0, divisor)))
+
+
+@library_function
+def _diagonal(values: Any) -> Any:
+    """The diagonal matrix of some numbers."""
+    n = static(values.n)
+    return Matrix([[values[i] if static(i == j) else 0.0 for j in range(n)] for i in range(n)])
+
+
+@library_function
+def _rotated(v: Any, x: Any) -> Any:
+    """V, whose derivatives rotate its columns by the exponential of a skew matrix X of value 0."""
+    return with_derivative_of(v, v + v @ (x + 0.5 * x @ x))
+
+
+@library_function
+def _diagonalised_perturbation(c: Any) -> Any:
+    """A skew X and a symmetric Z whose conjugate by the exponential of X is the symmetric matrix C.
+
+    All are diagonal but for derivatives, of Z those that belong to pairs of equal values. X mixes
+    only what is distinct.
+    """
+    x, half = c * 0, c * 0
+    for i in static(range(c.n)):
+        for j in static(range(i + 1, c.n)):
+            apart, size = c[j, j] - c[i, i], abs(c[i, i]) + abs(c[j, j])
+            x[i, j] = _angle(c[i, j], apart, size)
+            x[j, i] = -x[i, j]
+            half[i, j] = c[i, j] - 0.5 * apart * x[i, j]
+            half[j, i] = half[i, j]
+    product = half @ x
+    z = c + product + product.transpose()
+    for i in static(range(c.n)):
+        for j in static(range(i + 1, c.n)):
+            apart, size = c[j, j] - c[i, i], abs(c[i, i]) + abs(c[j, j])
+            x[i, j] = _angle(z[i, j], apart, size)
+            x[j, i] = -x[i, j]
+            z[i, j] -= apart * x[i, j]
+            z[j, i] = z[i, j]
+    return x, with_derivative_of(c, z)
+
+
+@library_function
+def _polar_angles(b: Any) -> Any:
+    """The skew X whose exponential is the orthogonal factor of B, diagonal but for derivatives."""
+    x, beside = b * 0, +b
+    size = b[0, 0] * 0
+    for k in static(range(b.n)):
+        size += abs(b[k, k])
+        beside[k, k] *= 0
+    for i in static(range(b.n)):
+        for j in static(range(i + 1, b.n)):
+            x[i, j] = _angle(b[i, j] - b[j, i], b[i, i] + b[j, j], size)
+            x[j, i] = -x[i, j]
+    product, square = x @ beside, x @ x
+    for i in static(range(b.n)):
+        for j in static(range(i + 1, b.n)):
+            second = product[j, i] - product[i, j] + 0.5 * (b[j, j] - b[i, i]) * square[i, j]
+            more = _angle(second, b[i, i] + b[j, j], size)
+            x[i, j] += more
+            x[j, i] -= more
+    return x
+
+
+@library_function
+def _factors(a: Any, left: Any, columns: Any, right: Any) -> Any:
+    """U, S and V with derivatives, from singular vectors and orthogonal columns ``A @ right``.
+
+    S has derivatives beside its diagonal where V leaves out a rotation.
+    """
+    u, v = stop_grad(left), stop_grad(right)
+    values = Vector([left[:, k].dot(columns[:, k]) for k in static(range(a.n))])
+    s = _diagonal(stop_grad(values))
+    m = with_derivative_of(s, u.transpose() @ a @ v)
+    x, _ = _diagonalised_perturbation(m.transpose() @ m)
+    b = _rotated(m, x)
+    y = _polar_angles(b)
+    sigma = with_derivative_of(s, _rotated(b.transpose(), y).transpose())
+    return _rotated(u, y), sigma, _rotated(v, x)
 
 
 @library_function
@@ -193,7 +241,7 @@ def _unit(x: Any, otherwise: Any) -> Any:
 def _svd_2(a: Any) -> Any:
     """One rotation of the columns makes them orthogonal; their norms are the singular values."""
     p, q = a[:, 0], a[:, 1]
-    c, s = _rotation(q.norm_sqr() - p.norm_sqr(), p.dot(q), p.norm_sqr() + q.norm_sqr())
+    c, s = _rotation(q.norm_sqr() - p.norm_sqr(), p.dot(q))
     x, y = c * p - s * q, s * p + c * q
     swap = x.norm_sqr() < y.norm_sqr()
     first, second = select(swap, y, x), select(swap, -x, y)
@@ -202,8 +250,7 @@ def _svd_2(a: Any) -> Any:
     normal = Vector([-u[1], u[0]])
     side = select(normal.dot(second) < 0, -1.0, 1.0)
     both = Matrix([[u[0], side * normal[0]], [u[1], side * normal[1]]])
-    factor, sigma = _with_derivative_of_factor(both, Matrix.cols([first, second]))
-    return factor, sigma, v
+    return _factors(a, both, Matrix.cols([first, second]), v)
 
 
 @library_function
@@ -214,15 +261,14 @@ def _svd_3(a: Any) -> Any:
     for _ in range(SWEEPS_OF_3):
         for p, q in static(((0, 1), (0, 2), (1, 2))):
             x, y = b[:, p], b[:, q]
-            h, size = y.norm_sqr() - x.norm_sqr(), y.norm_sqr() + x.norm_sqr()
-            c, s = _rotation(h, x.dot(y), size)
+            c, s = _rotation(y.norm_sqr() - x.norm_sqr(), x.dot(y))
             b = _turn_columns(b, p, q, c, s)
             v = _turn_columns(v, p, q, c, s)
     for p, q in static(((0, 1), (0, 2), (1, 2))):
         order = b[:, p].norm_sqr() < b[:, q].norm_sqr()
         b = select(order, _swap_columns(b, p, q), b)
         v = select(order, _swap_columns(v, p, q), v)
-    return _left_vectors(b, v)
+    return _factors(a, _left_vectors(b), b, v)
 
 
 @library_function
@@ -246,15 +292,16 @@ def _swap_columns(x: Any, p: int, q: int) -> Any:
 
 
 @library_function
-def _left_vectors(b: Any, v: Any) -> Any:
-    """U, S and V from orthogonal columns in descending order; U is a rotation."""
+def _left_vectors(b: Any) -> Any:
+    """The rotation U of orthogonal columns in descending order."""
     x, y = b[:, 0], b[:, 1]
     u = _unit(x, Vector([1.0, 0.0, 0.0]))
     across = select(abs(u[0]) < 0.6, Vector([0.0, u[2], -u[1]]), Vector([-u[2], 0.0, u[0]]))
-    w = _unit(y - u.dot(y) * u, across.normalized())
-    w = _unit(w - u.dot(w) * u, across.normalized())
-    factor, sigma = _with_derivative_of_factor(Matrix.cols([u, w, u.cross(w)]), b)
-    return factor, sigma, v
+    w = _unit(y - u.dot(y) * u, across)
+    w -= u.dot(w) * u
+    # What is short now was a rounding error of a multiple of u.
+    w = select(w.norm_sqr() < 0.25, across, w).normalized()
+    return Matrix.cols([u, w, u.cross(w)])
 
 
 # -- eigenvalues -----------------------------------------------------------------------------------
@@ -265,39 +312,45 @@ def sym_eig(A: Any, dt: Any = None) -> Any:  # noqa: N803
     """The ascending eigenvalues of a symmetric matrix of up to 6 rows, and its eigenvectors.
 
     Gives a vector and an orthogonal matrix; column k belongs to value k. Derivatives of
-    eigenvectors, and of matrices made from them, exist where the values are distinct, those of
-    symmetric functions of the values everywhere.
+    eigenvectors, and of matrices made from them, exist where the values are distinct, and lose
+    digits where they nearly agree; those of symmetric functions of the values, and of `make_spd`,
+    exist everywhere and lose none.
 
     Args:
         A: the matrix; of one that is not symmetric, the mean of it and its transpose is taken.
         dt: the type to compute in; without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n <= 6, "sym_eig is for square matrices of up to 6 rows")
-    size, s, v = _diagonalised(as_floats(A, dt))
-    values = Vector([s[k, k] for k in static(range(A.n))])
-    for p in static(range(A.n)):
-        for q in static(range(p + 1, A.n)):
+    size, m, v = _diagonalised(as_floats(A, dt))
+    x, z = _diagonalised_perturbation(m)
+    return size * Vector([z[k, k] for k in static(range(A.n))]), _rotated(v, x)
+
+
+@library_function
+def _diagonalised(a: Any) -> Any:
+    """A number, a diagonal matrix M, ascending, and V: the number times ``V @ M @ V.T`` is A.
+
+    V is a constant, so that M has derivatives beside its diagonal.
+    """
+    size = stop_grad(_largest(a))
+    start = 0.5 / size * (a + a.transpose())
+    s = stop_grad(start)
+    v = stop_grad(a * 0) + Matrix.identity(float, a.n)
+    for _ in range(static(1 if a.n == 2 else SWEEPS_OF_3 if a.n == 3 else MOST_SWEEPS)):
+        for p in static(range(a.n)):
+            for q in static(range(p + 1, a.n)):
+                c, t = _rotation(s[q, q] - s[p, p], s[p, q])
+                s = _turn_columns(_turn_columns(s, p, q, c, t).transpose(), p, q, c, t)
+                v = _turn_columns(v, p, q, c, t)
+    values = Vector([s[k, k] for k in static(range(a.n))])
+    for p in static(range(a.n)):
+        for q in static(range(p + 1, a.n)):
             order = values[q] < values[p]
             low, high = select(order, values[q], values[p]), select(order, values[p], values[q])
             values[p] = low
             values[q] = high
             v = select(order, _swap_columns(v, p, q), v)
-    return size * values, v
-
-
-@library_function
-def _diagonalised(a: Any) -> Any:
-    """A number, a diagonal matrix S and V: the number times ``V @ S @ V.transpose()`` is A."""
-    size = stop_grad(_largest(a))
-    s = 0.5 / size * (a + a.transpose())
-    v = a * 0 + Matrix.identity(float, a.n)
-    for _ in range(static(1 if a.n == 2 else SWEEPS_OF_3 if a.n == 3 else MOST_SWEEPS)):
-        for p in static(range(a.n)):
-            for q in static(range(p + 1, a.n)):
-                c, t = _rotation(s[q, q] - s[p, p], s[p, q], abs(s[p, p]) + abs(s[q, q]))
-                s = _turn_columns(_turn_columns(s, p, q, c, t).transpose(), p, q, c, t)
-                v = _turn_columns(v, p, q, c, t)
-    return size, s, v
+    return size, with_derivative_of(_diagonal(values), v.transpose() @ start @ v), v
 
 
 @library_function
@@ -307,16 +360,21 @@ def make_spd(A: Any, dt: Any = None) -> Any:  # noqa: N803
     `dt` is the type to compute in; without it, that of `A`.
     """
     static_assert(A.n == A.m and A.n <= 6, "make_spd is for square matrices of up to 6 rows")
-    size, s, v = _diagonalised(as_floats(A, dt))
-    positive = s * 0
+    size, m, v = _diagonalised(as_floats(A, dt))
+    x, z = _diagonalised_perturbation(m)
+    positive, beside, change = m * 0, m * 0, m * 0
     for i in static(range(A.n)):
         for j in static(range(A.n)):
-            if static(i == j):
-                positive[i, i] = max(s[i, i], 0)
-            else:
-                stays = (s[i, i] > 0) & (s[j, j] > 0)
-                positive[i, j] = with_derivative_of(0.0, select(stays, s[i, j], 0.0))
-    return v @ (size * positive) @ v.transpose()
+            positive[i, j] = select((z[i, i] > 0) & (z[j, j] > 0), z[i, j], 0.0)
+            if static(i != j):
+                beside[i, j] = positive[i, j]
+    for i in static(range(A.n)):
+        for j in static(range(A.n)):
+            # The matrix product of X and the diagonal would lose digits of the difference.
+            change[i, j] = x[i, j] * (positive[j, j] - positive[i, i])
+    change += x @ beside - beside @ x
+    changed = positive + change + 0.5 * (x @ change - change @ x)
+    return size * v @ with_derivative_of(positive, changed) @ v.transpose()
 
 
 @library_function

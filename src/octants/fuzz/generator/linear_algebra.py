@@ -1,6 +1,7 @@
 """Systems, polar factors, singular values and eigenvalues of small matrices, all well-conditioned.
 
-Singular vectors and eigenvectors are used in products that do not depend on their signs.
+Singular vectors and eigenvectors are used in products that do not depend on their signs. Values
+that nearly agree are used in symmetric functions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ def statement(c: Context) -> bool | None:
     i, j, k = (c.integer(0, n - 1) for _ in range(3))
     kind = c.pick(["solve", "polar_decompose", "svd", "sym_eig", "make_spd"])
     c.note(kind)
-    if kind == "solve":
+    if kind in ("svd", "sym_eig", "make_spd") and c.chance(0.6):
+        c.note("nearly equal values")
+        near = made("v")
+        change = f"{1.0 / _SHARE} * ({matrix} - qd.stop_grad({matrix}))"
+        c.emit(f"{near} = {change} + {_nearly_equal(c, n)}")
+        value = _symmetric(c, kind, near, n)
+    elif kind == "solve":
         right = c.vector((n,), 1)
         value = f"qd.sin(qd.solve({matrix} + {_diagonal(n, 1.0, 0.5)}, {right})[{k}])"
     elif kind == "polar_decompose":
@@ -43,6 +50,28 @@ def statement(c: Context) -> bool | None:
         value = f"qd.make_spd({matrix} + {_diagonal(n, -1.0, 2.0)})[{i}, {j}]"
     c.emit(f"{target} = 0.5 * {target} + 0.2 * {value}")
     return True
+
+
+def _symmetric(c: Context, kind: str, matrix: str, n: int) -> str:
+    """A function that does not depend on vectors, with derivatives of all components."""
+    if kind == "make_spd":
+        return f"qd.make_spd({matrix})[{c.integer(0, n - 1)}, {c.integer(0, n - 1)}]"
+    values = c.shared.fresh("v")
+    u, v = c.shared.fresh("v"), c.shared.fresh("v")
+    results = f"{u}, {values}, {v}" if kind == "svd" else f"{values}, {v}"
+    c.emit(f"{results} = qd.{kind}({matrix})")
+    index = "[{0}, {0}]" if kind == "svd" else "[{0}]"
+    items = [values + index.format(k) for k in range(n)]
+    return f"({' + '.join(f'{item} ** 3' for item in items)} + {' * '.join(items)})"
+
+
+def _nearly_equal(c: Context, n: int) -> str:
+    """A symmetric matrix whose eigenvalues are close to 1, and differ by little."""
+    gap = c.pick([1e-5, 1e-4])
+    x = [c.integer(1, 9) for _ in range(n)]
+    scale = gap / sum(item * item for item in x)
+    rows = [[float(i == j) + scale * x[i] * x[j] for j in range(n)] for i in range(n)]
+    return f"qd.Matrix({rows})"
 
 
 def _diagonal(n: int, first: float, step: float) -> str:

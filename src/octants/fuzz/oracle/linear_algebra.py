@@ -1,6 +1,8 @@
 """Decompositions of small matrices, by numpy; their derivatives are differences.
 
-Vectors of singular values and eigenvalues have any sign, but the same one along a derivative.
+Those of singular values and eigenvalues are products of vectors, so that symmetric functions of
+values that nearly agree have derivatives. Vectors of singular values and eigenvalues have any sign,
+but the same one along a derivative.
 """
 
 from __future__ import annotations
@@ -42,22 +44,35 @@ def polar_decompose(a: Matrix) -> tuple[Matrix, ...]:
 def svd(a: Matrix) -> tuple[Matrix, ...]:
     """Singular vectors and a diagonal matrix of values."""
 
-    def factors(m: Floats) -> tuple[Floats, ...]:
-        u, s, v = np.linalg.svd(m)
+    def vectors(m: Floats) -> tuple[Floats, ...]:
+        u, _, v = np.linalg.svd(m)
         signs = _signs(v.T)
-        return u * signs, np.diag(s), v.T * signs
+        return u * signs, v.T * signs
 
-    return _apply(factors, a)
+    def slopes(m: Floats) -> Floats:
+        u, _, v = np.linalg.svd(m)
+        return _diagonals(np.einsum("ik,kj->ijk", u, v))
+
+    u, v = _apply(vectors, a)
+    (s,) = _apply(lambda m: (np.diag(np.linalg.svd(m)[1]),), a, slopes=slopes)
+    return u, s, v
 
 
 def sym_eig(a: Matrix) -> tuple[Matrix, ...]:
     """The eigenvalues and eigenvectors of the symmetric part."""
 
-    def pairs(m: Floats) -> tuple[Floats, ...]:
-        values, v = np.linalg.eigh(0.5 * (m + m.T))
-        return values, v * _signs(v)
+    def vectors(m: Floats) -> tuple[Floats, ...]:
+        _, v = np.linalg.eigh(0.5 * (m + m.T))
+        return (v * _signs(v),)
 
-    return _apply(pairs, a)
+    def slopes(m: Floats) -> Floats:
+        _, v = np.linalg.eigh(0.5 * (m + m.T))
+        products: Floats = np.einsum("ik,jk->ijk", v, v)
+        return products.reshape(-1, len(m))
+
+    (values,) = _apply(lambda m: (np.linalg.eigvalsh(0.5 * (m + m.T)),), a, slopes=slopes)
+    (v,) = _apply(vectors, a)
+    return values, v
 
 
 def make_spd(a: Matrix) -> Matrix:
@@ -77,8 +92,26 @@ def _signs(vectors: Floats) -> Floats:
     return np.where(np.take_along_axis(vectors, largest, axis=0) < 0.0, -1.0, 1.0)
 
 
-def _apply(fn: Callable[..., tuple[Floats, ...]], *operands: Matrix) -> tuple[Matrix, ...]:
-    """The results of a function of arrays, with the derivatives by each component."""
+def _diagonals(values: Floats) -> Floats:
+    """The diagonal matrices of the last axis, by the component of the first two axes."""
+    n = values.shape[-1]
+    matrices: Floats = values[..., np.newaxis] * np.eye(n)
+    return matrices.reshape(-1, n * n)
+
+
+def _apply(
+    fn: Callable[..., tuple[Floats, ...]],
+    *operands: Matrix,
+    slopes: Callable[[Floats], Floats] | None = None,
+) -> tuple[Matrix, ...]:
+    """The results of a function of arrays, with the derivatives by each component.
+
+    Args:
+        fn: the function.
+        operands: its arguments.
+        slopes: the derivatives of the components of a result by those of the operand, a row for
+            each of these; without it, differences.
+    """
     numbers = [item for operand in operands for item in operand.items]
     dtype = numbers[0].type
     for number in numbers:
@@ -95,12 +128,16 @@ def _apply(fn: Callable[..., tuple[Floats, ...]], *operands: Matrix) -> tuple[Ma
         return np.concatenate([result.ravel() for result in results])
 
     middle = np.array([number.value for number in numbers], float)
-    values, slopes = at(middle), [_slope(at, middle, unit) for unit in np.eye(len(middle))]
-    size = float(max(1.0, np.abs(values).max(), np.abs(slopes).max()))
+    values = at(middle)
+    if slopes is None:
+        rows = np.array([_slope(at, middle, unit) for unit in np.eye(len(middle))])
+    else:
+        rows = slopes(middle.reshape(operands[0].shape))
+    size = float(max(1.0, np.abs(values).max(), np.abs(rows).max()))
     errors = _ROUNDINGS * dtype.roundoff + 10.0 * max(number.error for number in numbers)
     found = []
     for k, value in enumerate(values):
-        links = zip(numbers, slopes, strict=True)
+        links = zip(numbers, rows, strict=True)
         parents = [(x, float(slope[k]), size * (_INEXACT + errors)) for x, slope in links]
         result = real(dtype, float(value), parents, 1.0)
         result.error += _ROUNDINGS * dtype.roundoff * size
