@@ -90,6 +90,13 @@ def jammed(module: Module, leaves_rests: bool = False) -> tuple[Module, bool]:
     return result, to_text(result) != to_text(module)
 
 
+def on_a_cpu(module: Module) -> Module:
+    """A copy after the pass for a CPU."""
+    result = copy_module(module)
+    jam_loops(result, Vectors(8, "auto", (), LaneCosts(4, 12, 3, 4, 1.5, 3)))
+    return result
+
+
 def results(module: Module, bounds: tuple[int, int] = (0, 0)) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     arrays: dict[str, Any] = {name: rng.normal(size=64).astype(np.float32) for name in "xyz"}
@@ -186,6 +193,30 @@ JAMMED = {
         "%20: f32 = fma(%40, %14, %13)"
     },
     "a value that comes in the next iteration": {"carried": "%14", "behind": ""},
+    "an element that the row replaces and reads": {
+        "behind": LOAD_Z.format("%12")
+        + "%31: f32 = binary<add>(%30, %14)\nstore<@z, primal>(%31, %12)\n"
+        + "%32: f32 = load<@z, primal>(%12)\nstore<@y, primal>(%32, %12)\n"
+        + "%20: f32 = fma(%32, %14, %13)",
+    },
+    "an element that all rows replace": {
+        "behind": LOAD_Z.format("%3")
+        + "%31: f32 = binary<sub>(%14, %30)\nstore<@z, primal>(%31, %3)",
+        "carried": "%13",
+    },
+    "an element of the next row": {
+        "behind": "%32: i32 = binary<add>(%12, %4)\n"
+        + LOAD_Z.format("%32")
+        + "%31: f32 = binary<sub>(%14, %30)\nstore<@z, primal>(%31, %12)",
+        "carried": "%13",
+    },
+    "an element that has what is carried": {
+        "behind": LOAD_Z.format("%12")
+        + "%31: f32 = fma(%14, %30, %13)\nstore<@z, primal>(%31, %12)\n"
+        + "%32: f32 = load<@z, primal>(%12)\n%33: f32 = load<@y, primal>(%12)\n"
+        + "%34: f32 = binary<mul>(%32, %33)\nstore<@y, primal>(%34, %12)",
+        "carried": "%31",
+    },
 }
 
 
@@ -196,6 +227,19 @@ def test_what_runs_side_by_side(name: str) -> None:
         result, has_changed = jammed(module)
         assert has_changed
         assert_same(module, result, (7, 6))
+
+
+def test_operations_between_loops_alternate_between_rows_on_a_gpu() -> None:
+    """Each is written for all rows; what was stored is not loaded again."""
+    module = kernel(2, **JAMMED["an element that the row replaces and reads"])
+    after = [
+        [op for op in result.walk() if isinstance(op, (ops.Load, ops.Store, ops.Fma))][-9:]
+        for result in (jammed(module)[0], on_a_cpu(module))
+    ]
+    load, store, fma = ops.Load, ops.Store, ops.Fma
+    kinds = [list(map(type, each)) for each in after]
+    assert kinds[0] == [load, load, store, store, store, store, fma, fma, store]
+    assert kinds[1] == [load, store, store, fma, load, store, store, fma, store]
 
 
 RECORD = "record #r (16,): f32"
@@ -251,12 +295,9 @@ def test_rows_that_are_recorded_in_the_record_buffer() -> None:
 
 
 def test_few_sums_side_by_side_on_a_cpu() -> None:
-    vectors = Vectors(8, "auto", (), LaneCosts(4, 12, 3, 4, 1.5, 3))
-    module = kernel()
-    jam_loops(module, vectors)
+    module = on_a_cpu(kernel())
     assert sums_at_once(module) == 4
-    jam_loops(module, vectors)
-    assert sums_at_once(module) == 4
+    assert sums_at_once(on_a_cpu(module)) == 4
 
 
 def test_what_is_carried_into_an_inner_loop_stays_there() -> None:

@@ -58,6 +58,10 @@ atomic updates, whose order is free. Iterations that record themselves in memory
 write different elements, too. In the record buffer, records are written in their order: all of them
 before the inner loops, or all behind. What an iteration computes from the position of the next
 record, which the loop carries, moves to where it is needed.
+
+Where each work item has a thread, the operations between loops alternate between the iterations:
+drivers' compilers keep loads behind earlier stores, so that whole iterations would wait for each
+other.
 """
 
 from __future__ import annotations
@@ -103,7 +107,8 @@ def jam_loops(module: Module, vectors: Vectors | None = None, leaves_rests: bool
     """
     most = _MOST_ON_GPUS if vectors is None else _MOST_ON_CPUS
     tasks = [task for task in module.tasks if task.is_parallel and has_nests(task)]
-    changes = [_Jammer(task, module.noalias, leaves_rests, *most).run() for task in tasks]
+    given = module.noalias, leaves_rests, vectors is None, *most
+    changes = [_Jammer(task, *given).run() for task in tasks]
     if any(changes):
         simplify(module)
 
@@ -142,12 +147,13 @@ class _Jammer:
         task: Task,
         noalias: bool,
         leaves_rests: bool,
+        alternates: bool,
         most: int,
         most_work: int,
         most_sums: int,
     ) -> None:
         self._affine, self._noalias = AffineExpressions(task), noalias
-        self._leaves_rests = leaves_rests
+        self._leaves_rests, self._alternates = leaves_rests, alternates
         self._most, self._most_work, self._most_sums = most, most_work, most_sums
         self._loops = LoopRewriter(task.body)
         self._builder = self._loops.builder
@@ -236,10 +242,11 @@ class _Jammer:
             if segment.loop is not None:
                 self._fuse(segment.loop, copies)
                 continue
+            rest = self._alternate(op, segment.ops, copies)
             known = dict(zip(carried, inits, strict=True))
             for values in copies:
                 values.update(known)
-                for each in segment.ops:
+                for each in rest:
                     emit(builder, each, values)
                 known = {
                     arg: values.get(value, value)
@@ -250,6 +257,33 @@ class _Jammer:
             values.update(zip(carried, last, strict=True))
             last = [values.get(value, value) for value in yielded]
         return last
+
+    def _alternate(
+        self, op: For, operations: list[Operation], copies: list[dict[Value, Value]]
+    ) -> list[Operation]:
+        """Write each operation for all iterations before the next one; return the others.
+
+        Those need what the loop carries.
+        """
+        order = _Order(self._affine, self._noalias, op, varying(op))
+        if not (self._alternates and order.are_independent(operations)):
+            return operations
+        late = set(op.body.args[1:])
+        accesses, rest = list[Access](), list[Operation]()
+        for each in operations:
+            if not (late.isdisjoint(each.operands) and order.may_precede(each, rest)):
+                late.update(each.results)
+                rest.append(each)
+                continue
+            stored = order.stored(each, accesses)
+            for values in copies:
+                if stored is None:
+                    emit(self._builder, each, values)
+                else:
+                    values[each.results[0]] = values.get(stored, stored)
+            if isinstance(each, Access):
+                accesses.append(each)
+        return rest
 
     def _fuse(self, loop: For, copies: list[dict[Value, Value]]) -> None:
         """Write a loop that runs the iterations of the copies of a loop one after the other."""
@@ -446,6 +480,30 @@ class _Order:
             ):
                 return False
         return True
+
+    def are_independent(self, operations: Sequence[Operation]) -> bool:
+        """Whether operations may run for all iterations one by one: no access can tell."""
+        simple = ops.Constant, ops.Load, ops.Store
+        accesses = [op for op in operations if isinstance(op, Access)]
+        return all(op.is_scalar or isinstance(op, simple) for op in operations) and not any(
+            self._conflict(one, other) and not self._differ(one, other)
+            for one in accesses
+            for other in accesses
+        )
+
+    def may_precede(self, op: Operation, others: Sequence[Operation]) -> bool:
+        """Whether no access of the same iteration has to stay before an operation."""
+        return not isinstance(op, Access) or not any(
+            isinstance(other, Access) and self._conflict(op, other) for other in others
+        )
+
+    def stored(self, op: Operation, before: Sequence[Access]) -> Value | None:
+        """Return what an operation loads, if the same iteration has stored it; else None."""
+        if not isinstance(op, ops.Load):
+            return None
+        last = next((each for each in reversed(before) if self._conflict(op, each)), None)
+        is_same = last is not None and last.ref == op.ref and last.indices == op.indices
+        return last.value if isinstance(last, ops.Store) and is_same else None
 
     def _conflict(self, one: Access, other: Access) -> bool:
         """Whether two accesses may have to keep their order."""
