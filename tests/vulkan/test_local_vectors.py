@@ -74,6 +74,36 @@ def test_few_work_items_load_before_they_add(
     assert text.count("\nmemory_barrier ") == 2 * (crowds and few_items == ITEMS)
 
 
+@pytest.mark.parametrize("most_local", [1 << 10, 0])
+def test_loops_beside_sums_of_products_are_free(
+    most_local: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of such blocks have the registers, if their local vectors are in the cache."""
+    monkeypatch.setattr(vector_loads, "_MOST_LOCAL", most_local)
+    qd.init(arch=qd.vulkan, vulkan_without=AS_A_GPU, offline_cache=False, log_level="error")
+    w, x = (qd.field(qd.f32, shape, needs_grad=True) for shape in ((20, 20), (ITEMS, 20)))
+
+    @qd.kernel
+    def multiply() -> None:
+        for n in range(ITEMS):
+            h = qd.Vector.zero(qd.f32, 20)
+            for i in range(20):
+                s = 0.0
+                for j in range(20):
+                    s += w[i, j] * x[n, j]
+                h[i] = qd.tanh(s)
+            for i in range(20):
+                s = 0.0
+                for j in range(20):
+                    s += w[i, j] * h[j]
+                x[n, i] = s
+
+    free, ordered = (
+        _text(multiply, more, mode="reverse").count("\nmemory_barrier ") for more in ("", "crowds")
+    )
+    assert (free == ordered) == (most_local > 0)
+
+
 def test_loops_with_slow_paths_have_each_once() -> None:
     qd.init(arch=qd.vulkan, vulkan_without=AS_A_GPU, offline_cache=False, log_level="error")
     w, x = qd.field(qd.f32, (ROWS, 32)), qd.field(qd.f32, ITEMS)
@@ -116,10 +146,10 @@ def test_neighbours_share_what_varies_of_their_offsets(monkeypatch: pytest.Monke
     assert _text(add).count(" i_mul ") == shared + 2
 
 
-def _text(kernel: Any, more: str = "") -> str:
+def _text(kernel: Any, more: str = "", mode: str = "primal") -> str:
     own = physical_devices.choose(0, AS_A_GPU).target
     features = [each for each in own.features.split(",") if each != "crowds"]  # NVIDIA's has it
     target = dataclasses.replace(own, features=",".join([*features, more]))
-    artifact = compile_module(kernel.inspect()._module, target, fast_math=True)
+    artifact = compile_module(kernel.inspect(mode=mode)._module, target, fast_math=True)
     check(artifact)
     return to_text(artifact.code)

@@ -7,7 +7,8 @@ A driver's compiler moves no load to an earlier iteration. So long loops run in 
 iterations, each of which begins with all loads, also those of single elements. Where an iteration
 loads few bytes, and few work items leave many registers for each, a chunk has eight iterations.
 Local vectors that such a loop reads are arrays of four elements each. With few work items, no sum
-of a chunk comes before its loads.
+of a chunk comes before its loads. Where subgroups exchange factors, blocks share memory, so that
+the compiler gives a thread more registers: there it may unroll the loop, and order the loads.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from octants.codegen.structured.control_flow import bind_all, write_all, write_f
 from octants.codegen.structured.function_emitter import StructuredFunction
 from octants.codegen.vector_loads import is_aligned, several_iterations, write_twice
 from octants.ir import ops
-from octants.ir.core import Operation
+from octants.ir.cooperative_tasks import local_arrays, nbytes
+from octants.ir.core import Operation, Task
 
 _MORE = 2 * ITERATIONS
 """Iterations whose loads a loop begins with where a thread has the registers."""
@@ -37,6 +39,8 @@ _MOST_BYTES = 64
 """The most bytes of an iteration's loads that are single elements."""
 _FEW_BYTES, _FEW_ITEMS = 32, 1 << 14
 """The bytes of all loads of an iteration, and the work items, that leave these registers."""
+_MOST_LOCAL = 5 << 10
+"""The most bytes of a work item's local memory with which an H200 has a subgroup's in the cache."""
 
 
 def for_(body: StructuredFunction, op: ops.For) -> None:
@@ -87,7 +91,7 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
     """
     code, dtype = body.code, op.lower.type
     loads = _Loads(body, op, rows)
-    count, has_few_items = loads.iterations, loads.has_few_items
+    count, orders_loads = loads.iterations, loads.orders_loads
     counter, *carried = variables = [body.variable(arg) for arg in op.body.args]
     lower, upper = body.use(op.lower), body.use(op.upper)
     write_all(body, variables, [lower, *(body.use(init) for init in op.inits)])
@@ -106,7 +110,7 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
         loaded = loads.of(numbers)
 
         def iterate_loaded(k: int) -> None:
-            if k == 0 and has_few_items:
+            if k == 0 and orders_loads and loads.has_few_items:
                 code.hold_loads()
             body.loaded.update(loaded[k])
             iterate(numbers[k])
@@ -115,7 +119,7 @@ def _in_chunks(body: StructuredFunction, op: ops.For, rows: Rows) -> None:
 
     def advance(number: Operand, iterations: int) -> None:
         step = body.number(iterations, dtype)
-        if dtype.bits == 32:  # else the driver unrolls the loop
+        if dtype.bits == 32 and orders_loads:  # else the driver unrolls the loop
             step = code.opaque(step, dtype)
         code.write(counter, code.apply("add", dtype, number, step))
 
@@ -153,6 +157,8 @@ class _Loads:
         self.has_few_items = ops.has_few_items(task, _FEW_ITEMS)
         has_registers = nbytes <= _FEW_BYTES and self.has_few_items
         self.iterations = _MORE if has_registers else ITERATIONS
+        self.orders_loads = not body.products or _local_bytes(task) > _MOST_LOCAL
+        """Whether no loop is unrolled, and no sum precedes the loads of its chunk."""
 
     def of(self, numbers: list[Operand]) -> list[dict[Operation, Operand]]:
         """Write those of iterations, of which the first one is a multiple of four."""
@@ -170,6 +176,13 @@ class _Loads:
     def _four(self, load: ops.Load) -> list[Operand]:
         address = address_of(self._body, load.array, load.companion, load.indices)
         return self._body.code.load_four_words(address, load.array.dtype)
+
+
+def _local_bytes(task: Task) -> int:
+    """Return the bytes of a work item's local vectors and records."""
+    records = {op.record for op in task.body.walk() if isinstance(op, ops.RecordAccess)}
+    recorded = (each.local * sum(slot.size for slot in each.slots) for each in records)
+    return sum(map(nbytes, local_arrays(task))) + sum(recorded)
 
 
 def _with_indices(op: ops.For, loads: list[ops.Load]) -> list[Operation]:
