@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from octants.launch.gradients.derivative_variants import tape_plan
 from octants.launch.gradients.taped_memory import (
     CALLERS_SPACES,
     TapedMemory,
-    memories_of,
     memory_at,
     region_of,
 )
@@ -297,27 +296,71 @@ def _error(change: Change, kernel: str) -> OctantsError:
 def _changes(
     specialisation: Specialisation, arguments: tuple[Any, ...], needed: Sequence[int]
 ) -> Iterator[Change]:
-    memories = memories_of(specialisation, arguments)
-    last = _Last(specialisation)
+    last, known = _Last(specialisation), _array_positions(specialisation)
+    memories = {k: memory_at(specialisation, k, arguments) for k in known.others}
     has_same_arrays = all(last.is_at(k, memory) for k, memory in memories.items())
     is_same = has_same_arrays and last.has_integers_of(arguments)
-    regions = specialisation.regions.of(arguments)
-    later = _later_launches(specialisation)
+    suspects = [] if is_same else [last]
+    if has_same_arrays:  # else the time of the launch with these is unknown
+        suspects += _later_launches(specialisation)
     for position in needed:
-        if position not in memories:
+        if specialisation.arrays[position].space not in CALLERS_SPACES:
             continue
-        memory = memories[position]
-        read = _read_region(memory, memories, regions)
-        if not is_same and last.wrote(memory, read):
-            yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
-        if not has_same_arrays:  # the time of the launch with these is unknown
+        memory = memory_at(specialisation, position, arguments)
+        writers = [each for each in suspects if each.written_at(memory)]
+        by_host = has_same_arrays and _host_wrote(memory, None, specialisation.number)
+        if not writers and not by_host:
             continue
-        if _host_wrote(memory, read, specialisation.number):
+        at = known.fields.get(memory.key) or _equal(memory, memories)
+        read = _read_region(at, specialisation.regions.of(arguments))
+        if by_host and _host_wrote(memory, read, specialisation.number):
             yield Change(memory.name, "the host")
-        for other in later:
-            if other.wrote(memory, read):
-                again = other.specialisation.born < specialisation.number
-                yield Change(memory.name, f"kernel `{other.name}`", may_be_the_same=again)
+        for each in writers:
+            if not each.wrote(memory, read):
+                continue
+            if each is last:
+                yield Change(memory.name, f"a later launch of `{last.name}`", may_be_the_same=True)
+            else:
+                again = each.specialisation.born < specialisation.number
+                yield Change(memory.name, f"kernel `{each.name}`", may_be_the_same=again)
+
+
+class _ArrayPositions(NamedTuple):
+    """The positions of the fields that a kernel uses, and writes, by their keys; of `others`.
+
+    `named` are the arguments on which the regions of a launch depend, with their sources.
+    """
+
+    fields: dict[Any, list[int]]
+    written: dict[Any, list[int]]
+    others: list[int]
+    named: list[tuple[int, ArgumentSource]]
+
+
+def _array_positions(specialisation: Specialisation) -> _ArrayPositions:
+    """The positions of the arrays of a kernel whose memory launches share."""
+    known: _ArrayPositions | None = specialisation.fast_paths.get("array positions")
+    if known is None:
+        known = specialisation.fast_paths["array positions"] = _ArrayPositions({}, {}, [], [])
+        named = specialisation.regions.named
+        for k, (array, source) in enumerate(
+            zip(specialisation.arrays, specialisation.sources, strict=True)
+        ):
+            if array.space is Space.FIELD and isinstance(source, FieldSource):
+                field: Any = source.field
+                known.fields.setdefault(field.identity, []).append(k)
+                if k in specialisation.written:
+                    known.written.setdefault(field.identity, []).append(k)
+            elif array.space in CALLERS_SPACES:
+                known.others.append(k)
+            if isinstance(source, ArgumentSource) and source.position in named and not source.path:
+                known.named.append((k, source))
+    return known
+
+
+def _equal(memory: TapedMemory, memories: Mapping[int, TapedMemory]) -> list[int]:
+    """The positions of the arguments that are an array."""
+    return [k for k, other in memories.items() if other.key == memory.key]
 
 
 def _read_at(regions: Mapping[int, Accessed], position: int) -> ArrayRegion:
@@ -325,17 +368,14 @@ def _read_at(regions: Mapping[int, Accessed], position: int) -> ArrayRegion:
     return regions[position].read if position in regions else None
 
 
-def _read_region(
-    memory: TapedMemory, memories: Mapping[int, TapedMemory], regions: Mapping[int, Accessed]
-) -> ArrayRegion:
-    """The elements of an array that a launch reads, by any argument that is this array."""
+def _read_region(positions: Sequence[int], regions: Mapping[int, Accessed]) -> ArrayRegion:
+    """The elements that a launch reads of the array at some positions."""
     found: list[Any] = []
-    for position, other in memories.items():
-        if other.key == memory.key:
-            region = _read_at(regions, position)
-            if region is None:
-                return None
-            found.extend(region)
+    for position in positions:
+        region = _read_at(regions, position)
+        if region is None:
+            return None
+        found.extend(region)
     return tuple(found)
 
 
@@ -403,35 +443,42 @@ class _Last:
             return False
         return self._given.address(position) == memory.array.extent[0]
 
+    def written_at(self, memory: TapedMemory) -> Sequence[int]:
+        """The positions at which it has an array among those that it writes."""
+        own = self.specialisation
+        known = _array_positions(own)
+        return known.written.get(memory.key) or [
+            k for k in known.others if k in own.written and self.is_at(k, memory)
+        ]
+
     def wrote(self, memory: TapedMemory, region: ArrayRegion) -> bool:
         """Whether it may have written elements of a region, as far as is known."""
-        own = self.specialisation
-        at = [position for position in own.written if self.is_at(position, memory)]
+        at = self.written_at(memory)
         if not at:
             return False
-        found = own.regions.of(self.arguments())
+        found = self.specialisation.regions.of(self._arguments)
         return any(
             intersect(region, found[position].written) for position in at if position in found
         )
 
     def has_integers_of(self, arguments: Sequence[Any]) -> bool:
         """Whether it had the same integers among the arguments that decide what is accessed."""
-        known = self.arguments()
         return all(
-            known[position] == arguments[position]
+            self._arguments[position] == arguments[position]
             for position in self.specialisation.regions.named
             if isinstance(arguments[position], int)
         )
 
-    def arguments(self) -> list[Any]:
+    @cached_property
+    def _arguments(self) -> list[Any]:
         """Its arguments, as far as regions depend on them; None for unknown ones."""
         own = self.specialisation
         found: list[Any] = [None] * own.count
-        if self._given is None:
+        named = _array_positions(own).named
+        if not named or self._given is None:
             return found
-        for position, (array, source) in enumerate(zip(own.arrays, own.sources, strict=True)):
-            if not isinstance(source, ArgumentSource) or source.path:
-                continue
+        for position, source in named:
+            array = own.arrays[position]
             if array.space is Space.NDARRAY:
                 shape = self._given.shape(position, array.rank)
                 found[source.position] = SimpleNamespace(shape=shape)
