@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -21,11 +22,13 @@ from octants.ad.overwrites.repeated_tapes import Observation
 from octants.ad.overwrites.snapshot_report import HOST, UNTRACKED, Account
 from octants.analysis.indices.index_ranges import (
     ArrayRegion,
+    IndexRanges,
     Rows,
     common,
     contains,
     intersect,
     rows_of,
+    within,
     without,
 )
 from octants.diagnostics.tape_errors import (
@@ -40,6 +43,7 @@ from octants.lazy_dataclass import dataclass
 _MAX_CHANGES = 32
 _MAX_PARTIAL = 64
 _MAX_BOXES = 16
+_MOST_CUTS = 4096
 
 
 class _Missing(enum.Enum):
@@ -66,17 +70,17 @@ class SavedPart:
     nbytes: int
 
 
+@functools.lru_cache(_MOST_CUTS)
 def cut(
-    memory: TapedMemory, region: ArrayRegion, write: ArrayRegion
+    region: ArrayRegion, write: tuple[IndexRanges, ...], shape: tuple[int, ...]
 ) -> tuple[ArrayRegion, ArrayRegion]:
-    """Split a region by a write to some index ranges of its array.
+    """Split a region of an array of some shape by a write to some of its index ranges.
 
     Returns:
         What the write ends, and what it leaves.
     """
-    assert write
-    rank = len(write[0])
-    parts, ended = memory.index_ranges(region, rank), memory.index_ranges(write, rank)
+    extents = shape[: len(write[0])]
+    parts, ended = within(region, extents), within(write, extents)
     left = without(parts, ended)
     if not left or len(left) > _MAX_BOXES:
         return region, ()
@@ -201,7 +205,7 @@ class OverwriteLedger:
             OctantsMemoryError: memory for a copy could not be allocated.
         """
         self._register(memory)
-        if not memory.has_regions:
+        if region is not None and not memory.has_regions:
             region = None
         self._note_rows(memory.key, rows_of(region))
         live = self._live[memory.key]
@@ -262,7 +266,7 @@ class OverwriteLedger:
             return content.left, ()
         if not memory.has_regions or len(self._live[other.key].partial) > _MAX_PARTIAL:
             return content.left, ()
-        return cut(memory, content.left, region)
+        return cut(content.left, region, memory.shape)
 
     def _end(self, content: Content) -> None:
         self._live[content.memory.key].remove(content)
@@ -371,18 +375,19 @@ class OverwriteLedger:
         """
         memory = content.memory
         content.check()
-        is_new = part not in copies
+        values: Any = copies.get(part)
+        is_new = values is None
         if is_new:
             values = self.copy(memory, part) if given is None else self._take(given, memory, part)
             copies[part] = values
-        content.pieces.append((part, copies[part]))
+        content.pieces.append((part, values))
         content.left = left
         if not is_new:
             return ()
-        size = memory.nbytes(part)
+        size = memory.nbytes() if part is None else sum(each.nbytes for each in values)
         self.saved_bytes += size
         self.account.note(memory.name, writer, content.reader, part, size)
-        return (SavedPart(memory, part, copies[part], content.reader, size),)
+        return (SavedPart(memory, part, values, content.reader, size),)
 
     def _take(self, given: Iterator[SavedPart], memory: TapedMemory, part: ArrayRegion) -> Any:
         """The next copy that was made, which is of a part of an array."""
@@ -469,17 +474,18 @@ class OverwriteLedger:
 
     def _restore(self, content: Content) -> None:
         """Restore a content, and before it the contents that it is based on, as far as needed."""
-        chain = [content]
-        needed = [content.region]
-        while chain[-1].base is not None and self._missing(chain[-1], needed[-1]) is _Missing.ALL:
-            needed.append(chain[-1].left)
-            chain.append(chain[-1].base)
-        for each, region in zip(reversed(chain), reversed(needed), strict=True):
-            missing = self._missing(each, region)
-            if missing is not _Missing.NOTHING:
-                has_all = region == each.region
-                self.note_change(each.memory, each.region, each if has_all else None)
-                self._put(each, left=missing is _Missing.ALL and each.base is None)
+        chain: list[tuple[Content, ArrayRegion, bool]] = []
+        each, region = content, content.region
+        while (missing := self._missing(each, region)) is not _Missing.NOTHING:
+            needs_rest = missing is _Missing.ALL
+            chain.append((each, region, needs_rest and each.base is None))
+            if not needs_rest or each.base is None:
+                break
+            each, region = each.base, each.left
+        for each, region, puts_rest in reversed(chain):
+            has_all = region == each.region
+            self.note_change(each.memory, each.region, each if has_all else None)
+            self._put(each, left=puts_rest)
 
     def _missing(self, content: Content, needed: ArrayRegion) -> _Missing:
         """The part of the needed region of a content that is not in its memory."""
@@ -565,11 +571,15 @@ class OverwriteLedger:
     def _knows(self, memory: TapedMemory) -> bool:
         """Whether an array is registered, or overlaps with one that is."""
         known = self._neighbours.get
+        if memory.key in self._neighbours:
+            return True
         near = (found[0] for key in self._near(memory) if (found := known(key)))
-        return memory.key in self._neighbours or any(each.overlaps(memory) for each in near)
+        return any(each.overlaps(memory) for each in near)
 
     def _component(self, memory: TapedMemory) -> set[Any]:
         """The arrays that overlap with one, directly or through others."""
+        if len(self._neighbours[memory.key]) == 1:
+            return {memory.key}
         found, pending = {memory.key}, [memory.key]
         while pending:
             for other in self._neighbours[pending.pop()]:

@@ -866,9 +866,10 @@ class Tape:
             writes = written_regions(specialisation, arguments, memories)
             if not self._is_foreign_to([memory for memory, _ in writes]):
                 self._diverge()
-                self.check_budget(f"kernel `{specialisation.signature.kernel}`", writes)
+                kernel = specialisation.signature.kernel
+                self._prepare_writes(f"kernel `{kernel}`", [((), writes)])
                 for memory, region in writes:
-                    self.overwrite(memory, region, specialisation.signature.kernel)
+                    self.overwrite(memory, region, kernel)
             if self._custom is not None:
                 for memory in memories.values():
                     if memory.key not in self._custom.memories:

@@ -74,6 +74,12 @@ def common(one: tuple[IndexRanges, ...], other: tuple[IndexRanges, ...]) -> tupl
     return tuple(found)
 
 
+def within(region: ArrayRegion, shape: tuple[int, ...]) -> tuple[IndexRanges, ...]:
+    """The index ranges of a region within the bounds of an array, or of its first axes."""
+    everything = (tuple((0, extent - 1) for extent in shape),)
+    return everything if region is None else common(everything, region)
+
+
 def without(
     region: tuple[IndexRanges, ...], taken: tuple[IndexRanges, ...]
 ) -> tuple[IndexRanges, ...]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from octants.analysis.indices.index_ranges import (
     LARGEST_INDEX,
     ArrayRegion,
     IndexRanges,
-    common,
     tidy,
 )
-from octants.data.array_base import Tensor
 from octants.data.host_access_events import HostWrite
 from octants.data.tape_array_protocol import StoredArray
 from octants.diagnostics.tape_errors import PartialOverlap
@@ -33,6 +31,7 @@ from octants.types.specialisation_signature import FieldHandle, FieldSource
 ADJOINT = Companion.ADJOINT
 CALLERS_SPACES = Space.FIELD, Space.NDARRAY
 """Of the arrays that are in memory outside of a launch."""
+_MOST_LAUNCHES = 4096
 
 
 class TapedMemory:
@@ -92,17 +91,14 @@ class TapedMemory:
 
     def _whole(self) -> Part | None:
         """The elements by index, as a part for `_access`; None where an axis is split."""
-        if isinstance(self.array, Tensor):
-            return self.array.window().part()
-        return self.array.elements if isinstance(self.array, ForeignArray) else None
+        array: Any = self.array
+        return array.elements if isinstance(array, ForeignArray) else array.window().part()
 
     @property
     def _access(self) -> Parts:
         """The access to its memory."""
-        if isinstance(self.array, Tensor):
-            return self.array.window().parts
-        assert isinstance(self.array, ForeignArray)
-        return self.array.parts
+        array: Any = self.array
+        return array.parts if isinstance(array, ForeignArray) else array.window().parts
 
     def _parts(self, region: ArrayRegion) -> list[Part]:
         """The parts of a region, one for each range of indices."""
@@ -149,13 +145,6 @@ class TapedMemory:
         if self.is_foreign:
             shape = shape[: len(shape) - len(element_shape)]
         return (count, *shape) if count > 1 else shape
-
-    def index_ranges(self, region: ArrayRegion, rank: int) -> tuple[IndexRanges, ...]:
-        """The index ranges of a region within the array's bounds; ``rank`` is the number of its
-        axes.
-        """
-        everything = (tuple((0, extent - 1) for extent in self.shape[:rank]),)
-        return everything if region is None else common(everything, region)
 
     def nbytes(self, region: ArrayRegion = None) -> int:
         """The size of a snapshot, in bytes."""
@@ -298,14 +287,33 @@ def written_regions(
     arguments: tuple[Any, ...],
     memories: Mapping[int, TapedMemory],
 ) -> list[tuple[TapedMemory, ArrayRegion]]:
-    """The arrays that a launch writes, with the region of each; None for all of it."""
+    """The arrays that a launch writes, with the region of each; None for all of it.
+
+    Launches on fields that repeat their integers share the regions.
+    """
+    named = tuple(arguments[k] for k in specialisation.regions.named)
+    known: dict[Any, list[tuple[int, ArrayRegion]]] = {}
+    key: Any = None
+    if memories is known_memories(specialisation) and all(type(k) is int for k in named):
+        known, key = specialisation.fast_paths.setdefault("written regions", known), named
+    found = known.get(key)
+    if found is None:
+        if len(known) >= _MOST_LAUNCHES:
+            known.clear()
+        found = known[key] = list(_written(specialisation, arguments, memories))
+    return [(memories[k], region) for k, region in found]
+
+
+def _written(
+    specialisation: Specialisation,
+    arguments: tuple[Any, ...],
+    memories: Mapping[int, TapedMemory],
+) -> Iterator[tuple[int, ArrayRegion]]:
+    """The positions of the arrays that a launch writes, with the region of each."""
     accessed = specialisation.regions.of(arguments)
-    regions = []
-    for position in specialisation.written:
-        memory = memories[position]
-        region = tidy(accessed[position].written) if position in accessed else None
-        regions.append((memory, None if memory.covers(region) else region))
-    return regions
+    for k in specialisation.written:
+        region = tidy(accessed[k].written) if k in accessed else None
+        yield k, None if memories[k].covers(region) else region
 
 
 def memory_at(
