@@ -209,6 +209,25 @@ def test_the_same_launches_have_the_same_gradient(
         followed.clear()
 
 
+def test_initial_values_of_the_host_change_nothing_for_followed_tapes(
+    arrays: Arrays, followed: list[str], alone: Any
+) -> None:
+    """They are written in the body, before the launches."""
+    values = iter((0.3, 0.3, 0.8, 0.8, 0.5, 0.5))
+
+    def begin(arrays: Arrays) -> None:
+        arrays.x[2] = next(values)
+        arrays.y.fill(0.6)
+        program(arrays)
+
+    assert alone(arrays, begin) == arrays.gradient(begin)[0]
+    for _ in range(2):
+        expected = alone(arrays, begin)
+        followed.clear()
+        assert arrays.gradient(begin)[0] == expected
+        assert len(followed) == 13
+
+
 def test_what_tapes_explain_is_the_same(arrays: Arrays) -> None:
     (_, first), (_, second) = arrays.gradient(program), arrays.gradient(program)
     assert first.snapshot_bytes == second.snapshot_bytes > 0

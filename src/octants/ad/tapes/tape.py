@@ -924,6 +924,8 @@ class Tape:
     @internal
     def before_write(self, write: HostWrite) -> None:
         """Save what a host write is about to overwrite, and record the write."""
+        if self._is_before_uses(write):
+            return
         memory = memory_of_write(write)
         if memory is None or self._has_nothing_of((memory,)):
             return
@@ -932,6 +934,17 @@ class Tape:
                 self._record_write(write, memory)
             else:  # the body has ended meanwhile, in another thread
                 self._guard.before_write(write)
+
+    def _is_before_uses(self, write: HostWrite) -> bool:
+        """Whether an array is written that nothing recorded so far uses, nor the memory of it.
+
+        So programs may set initial values in the body, and still follow an earlier tape.
+        """
+        is_plain = write.source is None and not write.is_done
+        is_own = getattr(write.array, "explicit_identity", None) is not None
+        if not (is_plain and is_own and self._custom is None and self._check is None):
+            return False
+        return not self._followed_launches and write.array.identity not in self._touched_arrays
 
     def _record_write(self, write: HostWrite, memory: TapedMemory) -> None:
         self._diverge()
