@@ -254,9 +254,11 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
         try:
-            if type(key) in _SLICES and host_slices.has_slice(key):
-                return self._slice(key)
-            index = self._index(key)
+            index = self._plain_index(key)
+            if index is None:
+                if type(key) in _SLICES and host_slices.has_slice(key):
+                    return self._slice(key)
+                index = self._index(key)
             host_access_events.before_read(self)
             return make_element(self, index) if self.element_shape else self.window().item(index)
         except OctantsError as error:  # a decorator would take longer than the rest
@@ -269,10 +271,12 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         try:
-            if type(key) in _SLICES and host_slices.has_slice(key):
-                host_slices.write_slice(self, key, value)
-                return
-            index = self._index(key)
+            index = self._plain_index(key)
+            if index is None:
+                if type(key) in _SLICES and host_slices.has_slice(key):
+                    host_slices.write_slice(self, key, value)
+                    return
+                index = self._index(key)
             if not is_ready(value, self.dtype):
                 value = convert_element(self.describe(), value, self.dtype, self.element_shape)
             self.write(value, index)
@@ -298,14 +302,23 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         """The values that a write to sparse blocks stores; it activates the cells of an element."""
         return values
 
+    def _plain_index(self, key: Any) -> ElementRange | None:
+        """The index of an element as in `_index`, if it takes no conversion, and no error."""
+        window = self._opened or self._reopen()
+        rank, extents = window.rank, window.shape
+        if type(key) is int:
+            return (key,) if rank == 1 and 0 <= key < extents[0] and not self.offset else None
+        if type(key) is not tuple or len(key) != rank or self.offset:
+            return None if key is not None or rank else ()
+        for index, extent in zip(key, extents, strict=False):
+            if type(index) is not int or not 0 <= index < extent:
+                return None
+        return key
+
     def _index(self, key: Any) -> ElementRange:
         """The index of an element, counted from 0, of what stands in the brackets."""
         window = self.window()
         extents, rank = window.shape, window.rank
-        if type(key) is int and rank == 1 and not self.offset and 0 <= key < extents[0]:
-            return (key,)
-        if key is None and rank == 0:
-            return ()
         given = () if key is None else key if isinstance(key, tuple) else _listed(key)
         if len(given) != rank:
             way_out = (IS_KERNEL_MISSING,) if isinstance(key, Matrix) else ()

@@ -27,15 +27,16 @@ _LARGEST = {
 }
 
 
+_NUMBERS = int, float, np.float32, np.float64
 _READY: dict[tuple[type, DType], tuple[Any, Any]] = {
-    **{(kind, dtype): (-most, most) for dtype, most in _LARGEST.items() for kind in (int, float)},
+    **{(kind, dtype): (-most, most) for dtype, most in _LARGEST.items() for kind in _NUMBERS},
     **{(int, dtype): scalars.integer_range(dtype) for dtype in scalars.ALL if dtype.is_integer},
 }
-"""The least and the greatest of the Python numbers that an element takes as they are."""
+"""The least and the greatest of the numbers of a type that an element takes as they are."""
 
 
 def is_ready(value: Any, dtype: DType) -> bool:
-    """Whether a value is a Python number that an element of ``dtype`` takes as it is."""
+    """Whether a value is a number that an element of ``dtype`` takes as it is."""
     limits = _READY.get((type(value), dtype))
     return limits is not None and bool(limits[0] <= value <= limits[1])
 
