@@ -205,6 +205,57 @@ def test_gradients_through_iterations() -> None:
     np.testing.assert_allclose(x.grad.to_numpy(), 8 * np.array([0.5, 1.0, 1.5]) ** 7)
 
 
+@qd.kernel
+def sines(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1), left: ndarray):
+    left[None] = 2
+    while qd.graph.do_while(left):
+        for i in y:
+            y[i] = qd.sin(x[i])
+        left[None] -= 1
+
+
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_bare_gradient_notices_what_was_written_after_the_launch(has_gradient: bool) -> None:
+    def arrays() -> list[qd.Ndarray]:
+        return [qd.ndarray(qd.f64, shape=3, needs_grad=True) for _ in range(2)]
+
+    @qd.kernel
+    def double(x: qd.types.ndarray(qd.f64, 1)):
+        for i in x:
+            x[i] *= 2
+
+    left, (x, y), others = qd.ndarray(qd.i32, shape=()), arrays(), arrays()
+    if has_gradient:
+        sines(x, y, left)
+        sines.grad(x, y, left)
+    for write in (lambda: x.fill(0.9), lambda: double(x)):
+        sines(x, y, left)
+        others[0].fill(0.5)
+        sines.grad(x, y, left)
+        write()
+        with pytest.raises(qd.OctantsRuntimeError, match="OCT305"):
+            sines.grad(x, y, left)
+    sines(*others, left)
+    sines.grad(x, y, left)  # with arrays of an earlier launch
+
+
+def test_a_bare_gradient_cannot_draw_the_numbers_of_several_launches() -> None:
+    x = qd.field(qd.f64, shape=3, needs_grad=True)
+    left = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def scatter():
+        left[None] = 1
+        while qd.graph.do_while(left):
+            for i in x:
+                x[i] += qd.random(qd.f64)
+            left[None] -= 1
+
+    scatter()
+    with pytest.raises(qd.OctantsCompilationError, match="OCT493"):
+        scatter.grad()
+
+
 def test_a_counter_is_an_array_without_axes() -> None:
     @qd.kernel
     def wrong():

@@ -183,6 +183,18 @@ def gradient_of_a_maximum_in_segments() -> None:
     step.grad(*arrays, qd.ndarray(qd.i32, ()))
 
 
+@case
+def gradient_of_random_numbers_in_segments() -> None:
+    @qd.kernel
+    def step(x: qd.types.ndarray(), left: qd.types.ndarray()):
+        while qd.graph.do_while(left):
+            for i in x:
+                x[i] += qd.random()
+            left[None] -= 1
+
+    step.grad(qd.ndarray(qd.f32, 3, needs_grad=True), qd.ndarray(qd.i32, ()))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str) -> None:
     with pytest.raises(OctantsError) as caught:

@@ -165,6 +165,18 @@ class ExtremumInSegments(UserError):
     remedy = "launch the kernel under `qd.ad.Tape`, or use `qd.init(fast_math=False)`"
 
 
+class RandomInSegments(UserError):
+    """The bare gradient of a kernel with random numbers that ran as several launches."""
+
+    kernel: str
+    code = "OCT493"
+    exception = OctantsCompilationError
+    title = "`{kernel}.grad` cannot draw the random numbers again that the kernel drew"
+    label = "this number"
+    notes = ("a kernel with `graph.do_while` ran as several launches",)
+    remedy = "launch the kernel under `qd.ad.Tape`"
+
+
 class WholeCheckpoints(UserError):
     """A kernel with checkpoints where it would have to be one launch."""
 

@@ -190,6 +190,7 @@ class Specialisation:
         self._leaf_types = [_leaf_type(leaf, leaf.value(arguments), device) for leaf in leaves]
         self._held: Callable[[], HeldFields | None] = _nothing
         self.number = 0
+        self.given_in_segments: Callable[[], tuple[Any, ...] | None] = _nothing
         self.born = driver.last_number(length_hint(driver.state.numbers, -1))
         self.derived: dict[Any, Any] = {}
         self.fast_paths: dict[Any, Any] = {}

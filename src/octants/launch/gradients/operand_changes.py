@@ -435,13 +435,17 @@ class _Last:
 
     def is_at(self, position: int, memory: TapedMemory) -> bool:
         """Whether the array at a position was this one."""
-        source = self.specialisation.sources[position]
+        own = self.specialisation
+        source = own.sources[position]
         if isinstance(source, FieldSource):
             field: Any = source.field
             return bool(field.identity == memory.key)
-        if memory.is_field or self._given is None:
+        if memory.is_field:
             return False
-        return self._given.address(position) == memory.array.extent[0]
+        if self._given is not None:
+            return self._given.address(position) == memory.array.extent[0]
+        given = own.given_in_segments()
+        return given is not None and memory_at(own, position, given).key == memory.key
 
     def written_at(self, memory: TapedMemory) -> Sequence[int]:
         """The positions at which it has an array among those that it writes."""
@@ -475,8 +479,11 @@ class _Last:
         own = self.specialisation
         found: list[Any] = [None] * own.count
         named = _array_positions(own).named
-        if not named or self._given is None:
+        if not named:
             return found
+        if self._given is None:
+            given = own.given_in_segments() or ()
+            return [*given, *found[len(given) :]]
         for position, source in named:
             array = own.arrays[position]
             if array.space is Space.NDARRAY:

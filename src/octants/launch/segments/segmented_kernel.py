@@ -9,12 +9,14 @@ never does.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from octants import options
+from octants import driver, options
 from octants.cached_property import cached_property
+from octants.data.host_access_events import Clock
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError
 from octants.diagnostics.function_header_spans import Definition
@@ -22,6 +24,7 @@ from octants.diagnostics.graph_errors import (
     CheckpointsReturn,
     ExtremumInSegments,
     NotResumable,
+    RandomInSegments,
     UncutVariable,
     WholeCheckpoints,
     WrongFlag,
@@ -29,6 +32,7 @@ from octants.diagnostics.graph_errors import (
 from octants.diagnostics.span import Span
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.frontend.syntax import source
+from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.kernel import Kernel
 from octants.launch.segments.checkpoint_status import GraphStatus
 from octants.launch.segments.kernel_segments import (
@@ -43,6 +47,7 @@ from octants.launch.segments.kernel_segments import (
 )
 from octants.launch.specialisation import Specialisation
 from octants.launch.streams import launching_in
+from octants.lazy_dataclass import dataclass
 from octants.runtime import capture
 
 if TYPE_CHECKING:
@@ -63,18 +68,41 @@ class SegmentedKernel(Kernel):
         if not steps:
             return super()._launch(*arguments)
         run.run(steps)
+        self._note_launch(arguments)
         return None
 
-    def check_gradient(self, specialisation: Specialisation) -> None:
-        """Refuse minima and maxima of floats, whose winners a reverse kernel finds by their bits.
+    def _note_launch(self, arguments: tuple[Any, ...]) -> None:
+        """Remember the last launch, which is none of the whole kernel, for checks of gradients."""
+        arguments = import_arguments(self.leaves, arguments)
+        (_, left), key = Clock.now(), self._key(*arguments)
+        number, given = driver.last_number(left), list(map(_weak, arguments))
+        self._launched[key] = launched = _Launched(driver.state.generation, number, given)
+        if key in self._specialisations:
+            launched.note(self._specialisations[key])
 
-        With `fast_math` those of the whole may differ from those of the segments that were run:
-        what is a product and a sum of one segment may be in different loops of the whole.
+    @cached_property
+    def _launched(self) -> dict[tuple[Any, ...], _Launched]:
+        """The last launches, by the key of the arguments."""
+        return {}
+
+    def check_gradient(self, specialisation: Specialisation) -> None:
+        """Refuse random numbers, and minima and maxima of floats.
+
+        The launches of segments drew other numbers than one of the whole. A reverse kernel finds
+        the winner of a maximum by its bits. With `fast_math` those of the whole may differ from
+        those of the segments: what is a product and a sum of one segment may be in different loops
+        of the whole.
         """
-        if not self._steps or not options.current().fast_math:
+        if not self._steps:
             return
+        launched = self._launched.get(specialisation.key)
+        if launched is not None and launched.is_after(specialisation):
+            launched.note(specialisation)
+        extrema = ("min", "max") if options.current().fast_math else ()
         for op in specialisation.module.walk():
-            if isinstance(op, ops.Atomic) and op.fn in ("min", "max") and op.array.dtype.is_float:
+            if isinstance(op, ops.Random):
+                raise RandomInSegments(self.name).at(op.location)
+            if isinstance(op, ops.Atomic) and op.fn in extrema and op.array.dtype.is_float:
                 raise ExtremumInSegments(self.name, op.fn).at(op.location)
 
     @cached_property
@@ -102,6 +130,37 @@ class SegmentedKernel(Kernel):
     @cached_property
     def _segments(self) -> dict[Segment, Kernel]:
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """A launch that was run in segments: the number of the last one, and the arguments."""
+
+    generation: int
+    number: int
+    arguments: list[Any]  # weak references to arrays
+
+    def is_after(self, whole: Specialisation) -> bool:
+        """Whether it was after the last launch of the whole kernel, and since `init`."""
+        return self.generation == driver.state.generation and self.number > whole.number
+
+    def note(self, whole: Specialisation) -> None:
+        """Tell the whole kernel, whose gradient checks what has changed since."""
+        whole.number, whole.given_in_segments = self.number, self._given
+
+    def _given(self) -> tuple[Any, ...] | None:
+        """The arguments; None if an array is gone."""
+        given = tuple(a() if isinstance(a, weakref.ref) else a for a in self.arguments)
+        is_gone = any(a is not b and b is None for a, b in zip(self.arguments, given, strict=True))
+        return None if is_gone else given
+
+
+def _weak(argument: Any) -> Any:
+    """A weak reference to an array, or a number."""
+    try:
+        return weakref.ref(argument)
+    except TypeError:
+        return argument
 
 
 class CheckpointedKernel(SegmentedKernel):
