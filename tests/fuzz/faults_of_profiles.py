@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from octants.autodiff.facts.task_facts import TaskFacts
 from octants.frontend.control_flow import loops
 from octants.frontend.memory import indexing, ndarray_views, sparse_functions
 from octants.ir import array_aliasing
@@ -89,6 +90,11 @@ def no_rotation_has_a_derivative(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(linear_algebra, "NOISE", 0.0)
 
 
+def take_the_adjoint_in_each_work_item(patch: pytest.MonkeyPatch) -> None:
+    """Of a number that several work items store, each takes the whole adjoint."""
+    patch.setattr(TaskFacts, "is_repeated", lambda *_: False)
+
+
 FAULTS_OF_PROFILES: dict[str, Fault] = {
     "bits": keep_the_first_bit,
     "quantised": clear_the_next_bit,
@@ -97,5 +103,6 @@ FAULTS_OF_PROFILES: dict[str, Fault] = {
     "statics": run_no_else,
     "collections": forget_the_offset,
     "sparse": keep_contents,
+    "races": take_the_adjoint_in_each_work_item,
     "decompositions": no_rotation_has_a_derivative,
 }

@@ -64,6 +64,7 @@ OF_PROFILES = {
     "statics": 100_111,
     "collections": 100_136,
     "sparse": 100_107,
+    "races": 100_125,
     "decompositions": 100_100,
 }
 """The first program of a profile that shows its fault."""

@@ -111,7 +111,7 @@ WANTED = {
     "layouts": """field of three axes: order; field of three axes: tree;
         field of three axes: layout; domain: struct3; domain: ndrange3; domain: grouped3""",
     "races": """plain store; update; guard; several elements of a work item;
-        reads in a branch of a loop;
+        reads in a branch of a loop; one number from several work items;
         work items of two axes; store without a derivative; launched with other integers;
         index: i; index: i + n; index: p[i]; index: q[i]; index: i + d; index: i - 1;
         index: n - 1 - i; index: 2 * i; index: i // 2; index: d; index: d + 1; index: t + 1""",

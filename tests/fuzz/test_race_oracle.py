@@ -68,10 +68,36 @@ def test_what_does_not_race_has_its_gradient(name: str) -> None:
     assert VALIDATED in verdict.modes
 
 
-def test_a_dead_read_is_no_race_that_matters() -> None:
-    outcome = expect(program("x[i] = w[i] + 0.0 * x[(i + 1) % 4]"))
+@pytest.mark.parametrize(
+    "body", ["x[i] = w[i] + 0.0 * x[(i + 1) % 4]", "x[0] = 0.0 * x[1] + x[0] * x[0]"]
+)
+def test_a_racing_read_without_an_effect_is_set_aside(body: str) -> None:
+    outcome = expect(program(body))
     assert isinstance(outcome, str)
     assert outcome.startswith("harmless race")
+
+
+SAME = {
+    "x[0] = w[2]": Status.AGREES,
+    "x[a[1]] = qd.sin(w[1]) * w[2]": Status.AGREES,
+    "x[i // 2] = w[i // 2]": Status.REFUSED,
+}
+
+
+@pytest.mark.parametrize("body", SAME)
+def test_work_items_that_store_one_number_agree_or_are_refused(body: str) -> None:
+    outcome = expect(program(body))
+    assert isinstance(outcome, Outcome)
+    assert outcome.race.startswith("race: ")
+    (verdict,) = check([program(body)], BACKENDS[ARCH]())
+    assert verdict.status is SAME[body], verdict.problems
+
+
+def test_the_adjoint_of_a_number_that_all_store_is_that_of_one_store() -> None:
+    outcome = expect(program("x[0] = w[2]"))
+    assert isinstance(outcome, Outcome)
+    weights = program("").weights
+    assert outcome.gradient["w"].value[2] == weights["w"][2] + weights["x"][0]
 
 
 class Careless:

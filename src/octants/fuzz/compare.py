@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from octants.fuzz.backends import (
     Backend,
 )
 from octants.fuzz.oracle.run import run as run_oracle
-from octants.fuzz.oracle.state import IllDefined, OutOfFuel, Race
+from octants.fuzz.oracle.state import ORDERS, STATE, IllDefined, OutOfFuel, Race
 from octants.fuzz.program import Close, Estimate, FloatArray, Outcome, Program, Undefined
 
 SAFETY = 4.0
@@ -35,7 +35,7 @@ ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
 SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 ORACLE_ERROR = "oracle error"
 HARMLESS = "harmless race"
-"""The reason to set aside a program whose races do not affect its results."""
+"""The reason to set aside a program whose racing reads do not affect its results."""
 BLUNT = {"f32": 1e-3, "f64": 1e-9}
 """A comparison is blunt if its tolerance exceeds this fraction of the largest derivative."""
 
@@ -96,6 +96,12 @@ def judge(program: Program, outcome: Outcome | Undefined, actual: Actual, slack:
     return _refusal(program, outcome, actual)
 
 
+def may_refuse(outcome: Outcome | Close, error: str) -> str:
+    """The code of a refusal of a race, where an oracle's outcome allows that; or else ""."""
+    is_allowed = isinstance(outcome, Close) or outcome.race
+    return next((code for code in RACES if is_allowed and code in error), "")
+
+
 def _refusal(program: Program, outcome: Undefined, actual: Actual) -> Verdict:
     """The verdict on a racing program, which `Tape(validation=True)` at least must refuse."""
     verdict = Verdict(program.seed, program.precision, Status.REFUSED)
@@ -117,49 +123,61 @@ def expect(program: Program, sine_errors: float = 0.0) -> Outcome | Undefined | 
 
     For ``sine_errors``, see `oracle.run.run`.
     """
+    outcome: Outcome | Undefined | str
     try:
         outcome = run_oracle(program, sine_errors=sine_errors)
     except Race as race:
-        return _undefined(program, race) if program.profile == "races" else f"ill-defined: {race}"
+        outcome = _of_a_race(program, race, sine_errors)
+        if isinstance(outcome, Undefined) and program.profile != "races":
+            return f"ill-defined: {race}"
     except (IllDefined, OverflowError) as error:
         return f"ill-defined: {error}"
     except OutOfFuel:
         return "too long"
     except Exception as error:
         return f"{ORACLE_ERROR}: {type(error).__name__}: {error}"
-    return Close(outcome.near[0], outcome.has_sums) if outcome.near else outcome
+    if isinstance(outcome, Outcome) and outcome.near:
+        return Close(outcome.near[0], outcome.has_sums)
+    return outcome
 
 
-def _undefined(program: Program, race: Race) -> Undefined | str:
-    """`Undefined` if the order of racing work items affects results; else why it is set aside.
+def _of_a_race(program: Program, race: Race, sine_errors: float) -> Outcome | Undefined | str:
+    """`Undefined` if the order of racing work items affects results, else these.
 
-    The results of a racing read may be unused, for instance.
+    Where work items store one number, these are the results of an implementation, too. Where one
+    reads what another stores, both may read before any stores, so the program is set aside.
     """
     try:
-        one, other = (run_oracle(program, order=order) for order in ("forwards", "backwards"))
+        one, *others = (run_oracle(program, order=o, sine_errors=sine_errors) for o in ORDERS)
     except Exception as error:  # shrinking makes invalid programs
         return f"ill-defined: {type(error).__name__}: {error}"
     allowance = Allowance(program.precision, 1.0)
-    results = (("primal", one.primal, other.primal), ("gradient", one.gradient, other.gradient))
-    for what, wanted, found in results:
-        values = {name: estimate.value for name, estimate in found.items()}
-        if any(_differences(what, wanted, values, allowance)):
-            return Undefined(str(race))
-    return f"{HARMLESS}: {race}"
+    for other in others:
+        results = (("primal", one.primal, other.primal), ("gradient", one.gradient, other.gradient))
+        for what, wanted, found in results:
+            values = {name: estimate.value for name, estimate in found.items()}
+            if any(_differences(what, wanted, values, allowance)):
+                return Undefined(str(race))
+    return f"{HARMLESS}: {race}" if STATE.has_racing_reads else replace(one, race=str(race))
 
 
 def compare(program: Program, outcome: Outcome, actual: Actual, slack: float = 1.0) -> Verdict:
     """The verdict on a backend's results, whose errors may be ``slack`` times as large."""
     problems = list(_problems(program, outcome, actual, slack))
     verdict = Verdict(program.seed, program.precision, Status.AGREES, problems)
-    if actual.errors:
+    codes = {mode: may_refuse(outcome, text) for mode, text in actual.errors.items()}
+    errors = {mode: text for mode, text in actual.errors.items() if not codes[mode]}
+    if errors:
         verdict.status = Status.FAILS
-        problems[:0] = [f"error in {mode}: {text}" for mode, text in actual.errors.items()]
+        problems[:0] = [f"error in {mode}: {text}" for mode, text in errors.items()]
     elif problems:
         verdict.status = Status.DISAGREES
+    elif codes and not actual.gradients:
+        verdict.status = Status.REFUSED
     verdict.modes = [*actual.gradients, *(["forward"] if actual.tangent is not None else [])]
-    verdict.refusals = actual.refusals
-    verdict.nonzero = is_nonzero(program, outcome)
+    harmless = {f"{mode}, a harmless race": code for mode, code in codes.items() if code}
+    verdict.refusals = actual.refusals | harmless
+    verdict.nonzero = verdict.status is not Status.REFUSED and is_nonzero(program, outcome)
     verdict.blunt = _is_blunt(program, outcome)
     return verdict
 

@@ -21,7 +21,6 @@ import numpy as np
 from octants.fuzz import field_ndarray_conversion
 from octants.fuzz.backends import (
     GPUS,
-    RACES,
     Actual,
     Arrays,
     PackageBackend,
@@ -29,7 +28,7 @@ from octants.fuzz.backends import (
     has_free_order,
     options,
 )
-from octants.fuzz.compare import Status, Verdict, compare, expect, judge, set_aside
+from octants.fuzz.compare import Status, Verdict, compare, expect, judge, may_refuse, set_aside
 from octants.fuzz.derivative_identities import adjoint_identity, second_differences
 from octants.fuzz.program import Close, Outcome, Program, Undefined
 
@@ -353,7 +352,7 @@ def _wrong(
     what: str, program: Program, outcome: Outcome | Close, actual: Actual, slack: float
 ) -> Iterator[str]:
     for mode, text in actual.errors.items():
-        if isinstance(outcome, Outcome) or not any(code in text for code in RACES):
+        if not may_refuse(outcome, text):
             yield f"{what} error in {mode}: {text}"
     if isinstance(outcome, Outcome):
         for problem in compare(program, outcome, actual, slack).problems:

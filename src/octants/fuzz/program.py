@@ -100,7 +100,8 @@ class Outcome:
     `gradient` is that of the arrays' functional, `gradient_with_returned` that of its sum with the
     returned floats; `arguments` has that of the arrays' functional for the floats and vectors that
     each launch passes by value. A program `has_sums` if updates add up or multiply floats in memory
-    or over work items: then the bits of values depend on the order of these.
+    or over work items: then the bits of values depend on the order of these. If work items `race`
+    without an effect on results, as where all store one number, an implementation may refuse it.
     """
 
     primal: dict[str, Estimate]
@@ -113,6 +114,7 @@ class Outcome:
     size: int
     has_sums: bool
     arguments: list[list[Estimate]] = field(default_factory=list)
+    race: str = ""
 
     def functional(self, weights: dict[str, FloatArray]) -> float:
         """The number that `gradient` is the gradient of."""

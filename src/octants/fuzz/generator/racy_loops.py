@@ -5,6 +5,7 @@ About half of the programs are free of races; which ones, the oracle says.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from types import SimpleNamespace
@@ -70,6 +71,7 @@ class _Loop:
         self.names = {"p": p, "q": q}
         self.offsets = dict(zip("de", offsets, strict=True))
         self.has_rows = c.chance(0.2)
+        self.has_common_numbers = not self.has_rows and c.chance(0.25)
         self.own: dict[str, str] = {}  # the index that accesses to an array have for the most part
         self.targets = c.rng.sample(self.floats, c.pick([1, 1, 2]))
         self.ways = {
@@ -85,7 +87,9 @@ class _Loop:
             header = c.pick([f"for i in range({self.n}):", f"for i in {self.weights.name}:"])
         with c.block(header):
             for _ in range(c.integer(1, 3)):
-                if c.chance(0.25):
+                if self.has_common_numbers:
+                    self._common_number()
+                elif c.chance(0.25):
                     c.note("guard")
                     with c.block(f"if {self._text(c.pick(_CONDITIONS))}:"):
                         self._statement()
@@ -122,6 +126,27 @@ class _Loop:
             c.emit(f"    {total} += {k} * {self._value()}")
         with c.block(f"if {condition}:"):
             c.emit(f"{self._element(target, 0.9)} = {total}")
+
+    def _common_number(self) -> None:
+        """A store whose number depends on the element alone, which several work items store to."""
+        c, target = self.c, self.c.pick(self.targets)
+        c.note("one number from several work items")
+        constants = [a for a in (*self.floats, self.weights) if a not in self.targets]
+        index = self._text(c.pick([*["0", "1", "d", "e", "p[0]"] * 2, "i % 2", "i // 2"]))
+        elements = []
+        for array in (target, c.pick(constants), c.pick(constants)):
+            at = f"({index}) % {array.shape[-1]}"
+            elements.append(array.at(at if len(array.shape) == 1 else f"{c.integer(0, 2)}, {at}"))
+        value = f"{c.pick(['', 'qd.sin'])}({elements[1]}) * {elements[2]}"
+        if c.chance(0.3):
+            total, k = (c.shared.fresh(prefix) for prefix in "sk")
+            c.emit(f"{total} = {value}")
+            with c.block(f"for {k} in range({c.pick(['3', *self.offsets.values()])}):"):
+                c.emit(f"{total} += {k} * qd.sin({total} + {self.weights.at(f'{k} % {self.n}')})")
+            value = total
+        condition = self._text(c.pick(["i < 2", "i > d", "d > 1", "i != n - 1"]))
+        with c.block(f"if {condition}:") if c.chance(0.3) else contextlib.nullcontext():
+            c.emit(f"{elements[0]} = {value}")
 
     def _change(self, target: ArrayInfo, element: str) -> None:
         c, way = self.c, self.ways[target.name]

@@ -1,7 +1,7 @@
 """Work items that share a block: all run up to a barrier, one after the other, before any goes on.
 
 `rewrite` makes the body of such a loop a generator, which yields where work items wait for each
-other: what is asked for, and the operands. It goes on with an answer::
+other: the request, and the operands. It goes on with an answer::
 
     for i in range(n):                       def _block_body1(_point):
         total = block.reduce_add(x[i], 8)        i = _point
@@ -88,7 +88,7 @@ def run(domain: Iterable[Any], task: int, size: int, body: Body) -> None:
     STATE.epoch += 1
     start = domain.first if isinstance(domain, Range) else 0
     points = list(enumerate(domain, start))
-    for first in range(0, len(points), size):
+    for first in STATE.ordered(range(0, len(points), size)):
         of_block = points[first : first + size]
         BLOCK = Block(first, len(of_block), made=[0] * len(of_block))
         _run_block(of_block, body)
@@ -102,18 +102,18 @@ def _run_block(points: Sequence[tuple[int, Any]], body: Body) -> None:
     answers: list[Any] = [None] * len(points)
     for phase in itertools.count():
         BLOCK.phase = phase
-        asked = []
-        for thread, (item, _) in enumerate(points):
+        requests: list[tuple[Any, ...] | None] = [None] * len(points)
+        for thread, (item, _) in STATE.ordered(enumerate(points)):
             STATE.item, STATE.draws, BLOCK.thread = item, draws[thread], thread
-            asked.append(_resume(runs[thread], answers[thread]))
+            requests[thread] = _resume(runs[thread], answers[thread])
             draws[thread] = STATE.draws
-        kinds = {each[0] if each else "" for each in asked}
+        kinds = {each[0] if each else "" for each in requests}
         if len(kinds) > 1:
             raise IllDefined("not all work items of a block reach a barrier")
         kind = kinds.pop()
         if not kind:
             return
-        operands = zip(*(each[1:] for each in asked if each), strict=True)
+        operands = zip(*(each[1:] for each in requests if each), strict=True)
         answers = COOPERATION[kind](*operands) or [None] * len(points)
 
 

@@ -17,7 +17,7 @@ class Accesses:
     """The work items that have accessed an element, by mode, and what was stored there."""
 
     items: dict[str, set[int]] = field(default_factory=dict)
-    stored: set[Any] = field(default_factory=set)
+    stored: set[Any] = field(default_factory=set)  # constants; None for any other number
 
     def others(self, item: int) -> Iterator[str]:
         """The modes of accesses by other work items."""
@@ -29,7 +29,8 @@ class RaceWatch:
 
     A mode is "read" or "write", the name of an atomic operation, or "use" for one whose result is
     used. Work items may share an element that all only read, that all change by one commutative
-    operation, or in which all store the same constant.
+    operation, or in which all store the same constant. If all store the same number with a
+    derivative, that is a race without an effect, which a compiler may refuse or not.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class RaceWatch:
         found = self.accesses.setdefault(element, Accesses())
         found.items.setdefault(mode, set()).add(item)
         if mode == "write":
-            found.stored.add(_identity(stored))
+            found.stored.add(_constant(stored))
         for other in found.others(item):
             _judge(element, found, mode, other)
 
@@ -61,24 +62,16 @@ def _judge(element: Any, found: Accesses, mode: str, other: str) -> None:
     """Raise what is wrong with accesses in two modes to one element, by two work items."""
     if mode == other == "read":
         return
-    if mode == other == "write" and len(found.stored) == 1:
-        if _is_derived(*found.stored):  # which an analysis need not see
-            STATE.note_near("the same number stored by several work items")
+    if mode == other == "write" and len(found.stored) == 1 and None not in found.stored:
         return
     if mode in _PLAIN or other in _PLAIN:
+        STATE.has_racing_reads |= mode != other or mode != "write"
         if not STATE.order:
             raise Race(f"race: {other} and {mode} {element}")
     elif mode != other or mode == "use":
         raise IllDefined(f"order of updates: {other} and {mode} {element}")
 
 
-def _is_derived(identity: Any) -> bool:
-    """Whether what was stored has a derivative; see `_identity`."""
-    return isinstance(identity, tuple) and identity[1] >= 0
-
-
-def _identity(number: Num | None) -> Any:
-    """The same for two stores of the same constant, or of the same number of the tape."""
-    if number is None:
-        return object()
-    return (number.value, number.node) if number.error == 0 or number.node >= 0 else object()
+def _constant(number: Num | None) -> Any:
+    """The value of a number that is exact and has no derivative, else None."""
+    return number.value if number and number.error == 0 and number.node < 0 else None

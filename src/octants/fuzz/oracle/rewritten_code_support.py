@@ -205,8 +205,7 @@ def parallel(domain: Iterable[Any], task: int, in_order: bool = False) -> Iterat
     STATE.epoch += 1
     start = domain.first if isinstance(domain, Range) else 0
     items: Iterable[Any] = enumerate(domain, start)
-    is_backwards = STATE.order == "backwards" and not in_order
-    for item, index in reversed(list(items)) if is_backwards else items:
+    for item, index in items if in_order else STATE.ordered(items):
         STATE.item = item
         STATE.draws = 0
         yield index

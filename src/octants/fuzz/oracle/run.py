@@ -38,7 +38,7 @@ def run(
     """Run a program. Raises what CPython raises, or `IllDefined`, where it has no meaning.
 
     Without ``rounding`` f32 is computed in double precision: for differences. With an ``order`` of
-    work items, "forwards" or "backwards", a program that races has the meaning that it gives.
+    work items, one of `state.ORDERS`, a program that races has the meaning that it gives.
     Bounds include ``sine_errors`` times the errors of a machine's estimates of sines.
     """
     Defaults.floating = F32 if program.precision == "f32" else F64

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
+Item = TypeVar("Item")
 Link = tuple[int, float, float]
 """A node's operand on the tape: its number, the partial derivative, and a bound on its error."""
+
+
+ORDERS = "forwards", "backwards", "rotated"
+"""Orders of work items whose last ones are three different ones."""
 
 
 class OutOfFuel(Exception):
@@ -30,7 +36,7 @@ class State:
     def reset(self, fuel: int, seed: int, launch: int, rounding: bool) -> None:
         """Forget the run before. Without ``rounding``, f32 is computed in double precision.
 
-        Races are errors, unless work items have an `order`: "forwards" or "backwards".
+        Races are errors, unless work items have an `order`, one of `ORDERS`.
         `sine_errors` is the part of the errors of estimated sines that counts.
         """
         self.nodes: list[Sequence[Link]] = []
@@ -47,6 +53,7 @@ class State:
         self.item: int | None = None
         self.draws = 0
         self.order = ""
+        self.has_racing_reads = False  # whether a race has other accesses than stores
         self.sine_errors = 0.0
         self.has_sums = False  # of floats in memory, or over work items
 
@@ -71,6 +78,15 @@ class State:
         """Remember the path, so that two runs can be compared."""
         if not self.quiet:
             self.path.append(decision)
+
+    def ordered(self, items: Iterable[Item]) -> Iterable[Item]:
+        """Work items, or blocks of them, in the order of the run."""
+        if self.order == "backwards":
+            return reversed(list(items))
+        if self.order == "rotated":
+            listed = list(items)
+            return [*listed[2:], *listed[:2]]
+        return items
 
 
 STATE = State()
