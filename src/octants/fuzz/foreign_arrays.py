@@ -1,7 +1,8 @@
 """Arrays of other libraries in place of ndarrays, and the memory around them.
 
-Contiguous arrays lie between elements of -0.0, which become 0.0 if a program adds zero to them. So
-it is noticed if code for lanes writes elements that it should have masked.
+Contiguous arrays lie between signalling NaNs, which become quiet if a program adds anything to
+them, even a zero of either sign, and show in results that read them. So it is noticed if code for
+lanes accesses elements that it should have masked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 
 from octants.fuzz.program import FloatArray
 
+_SIGNALLING = {2: 0x7D01, 4: 0x7FA0_0001, 8: 0x7FF4_0000_0000_0001}
+"""The bits of signalling NaNs, by their number of bytes."""
 _AROUND = 64
 """How many elements lie before an array, and as many behind it: arrays are aligned as before."""
 
@@ -40,7 +43,9 @@ class Surroundings:
 
     def zeros(self, name: str, values: FloatArray) -> FloatArray:
         """Zeros of the same shape and type, between other elements."""
-        memory = np.full(values.size + 2 * _AROUND, -0.0).astype(values.dtype)
+        memory = np.zeros(values.size + 2 * _AROUND, values.dtype)
+        if values.dtype.kind == "f":
+            memory.view(f"u{memory.itemsize}")[...] = _SIGNALLING[memory.itemsize]
         inside: FloatArray = memory[_AROUND : memory.size - _AROUND].reshape(values.shape)
         inside[...] = 0
         self._memories.append((name, memory, _around(memory)))
