@@ -141,7 +141,8 @@ WANTED = {
         work items with numbers near the ends; work items with numbers of 64 bits""",
     "stencils": """stencil: boundary left out; stencil: boundary wraps; stencil: boundary clamped;
         stencil: boundary tested; stencil: adds to neighbours; stencil: reads neighbours;
-        stencil: boundary folded; stencil: bounds of an array's shape;
+        stencil: boundary folded; stencil: boundary mixed; stencil: bounds of an array's shape;
+        stencil: begins anywhere; stencil: launched from other numbers;
         stencil: under a condition""",
     "decompositions": """solve; polar_decompose; svd; sym_eig; make_spd; nearly equal values""",
 }

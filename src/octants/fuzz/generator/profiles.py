@@ -252,7 +252,7 @@ PROFILES = {
         (stencils.PRODUCTIONS,),
         funcs=(0,),
         sequences=0.2,
-        items=(1, 2, 3, 7, 8, 9, 16, 17, 24, 33, 40, 65, 70, 100),
+        items=(1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 32, 33, 40, 63, 65, 70, 100),
         body=stencils.body,
     ),
     "decompositions": Profile(
