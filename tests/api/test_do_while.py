@@ -256,6 +256,27 @@ def test_a_bare_gradient_cannot_draw_the_numbers_of_several_launches() -> None:
         scatter.grad()
 
 
+def test_a_tape_has_no_gradients_of_the_arguments_of_several_launches() -> None:
+    x = qd.field(qd.f64, shape=3, needs_grad=True)
+    left = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def add(a: qd.f64):
+        left[None] = 2
+        while qd.graph.do_while(left):
+            for i in x:
+                x[i] += a
+            left[None] -= 1
+
+    with qd.ad.Tape(argument_gradients=True) as tape:
+        add(0.5)
+        x.grad.fill(1.0)
+    with pytest.raises(qd.OctantsRuntimeError, match="OCT494"):
+        tape.argument_gradients(add)
+    x.grad.fill(1.0)
+    assert add.grad.using(argument_gradients=True)(0.5) == {"a": 6.0}
+
+
 def test_a_counter_is_an_array_without_axes() -> None:
     @qd.kernel
     def wrong():

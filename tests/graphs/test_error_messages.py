@@ -195,6 +195,18 @@ def gradient_of_random_numbers_in_segments() -> None:
     step.grad(qd.ndarray(qd.f32, 3, needs_grad=True), qd.ndarray(qd.i32, ()))
 
 
+@case
+def argument_gradients_of_segments() -> None:
+    @qd.kernel
+    def step(a: qd.f32, x: qd.types.ndarray(), left: qd.types.ndarray()):
+        while qd.graph.do_while(left):
+            for i in x:
+                x[i] += a
+            left[None] -= 1
+
+    qd.ad.Tape(argument_gradients=step)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str) -> None:
     with pytest.raises(OctantsError) as caught:

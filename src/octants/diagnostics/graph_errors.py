@@ -1,4 +1,4 @@
-"""The mistakes with graphs: OCT46x, and with checkpoints: OCT482 to OCT487, OCT491."""
+"""The mistakes with graphs: OCT46x, and with checkpoints: OCT482 to OCT487, OCT491 to OCT494."""
 
 from __future__ import annotations
 
@@ -175,6 +175,19 @@ class RandomInSegments(UserError):
     label = "this number"
     notes = ("a kernel with `graph.do_while` ran as several launches",)
     remedy = "launch the kernel under `qd.ad.Tape`"
+
+
+class ArgumentGradientsOfSegments(UserError):
+    """A tape that is to give the gradients of the arguments of a kernel of several launches."""
+
+    kernel: str
+    code = "OCT494"
+    title = "a tape has no gradients of the numbers that are passed to kernel `{kernel}`"
+    notes = ("a kernel with `graph.do_while` runs as several launches",)
+    remedy = (
+        "pass them in an array with a gradient, or call"
+        " `kernel.grad.using(argument_gradients=True)` without a tape"
+    )
 
 
 class WholeCheckpoints(UserError):

@@ -80,6 +80,7 @@ class Kernel(Generic[P, R_co]):
     """
 
     octants_is_kernel = True  # the frontend refuses to call it in another kernel
+    runs_in_segments = False  # whether the host runs it as several launches
 
     @internal
     def __init__(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from octants.ad.tapes.tape_entries import LaunchEntry, TapeEntry
+from octants.diagnostics.graph_errors import ArgumentGradientsOfSegments
 from octants.diagnostics.tape_errors import ArgumentGradientsNotRequested
 from octants.launch.kernel import BoundKernel, Kernel
 from octants.launch.persistent_storage import PersistentStorage, argument_gradients
@@ -88,7 +89,11 @@ class ArgumentGradients:
 
 def _as_requested(kernel: Any) -> _RequestedKernel:
     if isinstance(kernel, BoundKernel):
-        return _RequestedKernel(kernel.kernel, kernel.owner, is_bound=True)
-    if not isinstance(kernel, Kernel):
+        requested = _RequestedKernel(kernel.kernel, kernel.owner, is_bound=True)
+    elif isinstance(kernel, Kernel):
+        requested = _RequestedKernel(kernel)
+    else:
         raise TypeError(f"argument_gradients: {kernel!r} is not a kernel")
-    return _RequestedKernel(kernel)
+    if requested.kernel.runs_in_segments:
+        raise ArgumentGradientsOfSegments(requested.kernel.name).at()
+    return requested

@@ -105,6 +105,10 @@ class SegmentedKernel(Kernel):
             if isinstance(op, ops.Atomic) and op.fn in extrema and op.array.dtype.is_float:
                 raise ExtremumInSegments(self.name, op.fn).at(op.location)
 
+    @property
+    def runs_in_segments(self) -> bool:  # type: ignore[override]
+        return bool(self._steps)
+
     @cached_property
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the kernel; none if it stays whole."""
