@@ -14,7 +14,8 @@ import functools
 import inspect
 import struct
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -186,16 +187,6 @@ def _add_function(digest: Digest, function: types.FunctionType) -> None:
         digest.value(resolve_annotation(function, annotation))
 
 
-def _add_method(digest: Digest, method: types.MethodType) -> None:
-    digest.word("method")
-    digest.values(method.__func__, method.__self__)
-
-
-def _add_property(digest: Digest, found: property) -> None:
-    digest.word("property")
-    digest.value(found.fget)
-
-
 def _add_builtin(digest: Digest, function: types.BuiltinFunctionType) -> None:
     owner = function.__self__
     digest.word("builtin", str(function.__module__), function.__qualname__)
@@ -210,26 +201,7 @@ def _add_class(digest: Digest, kind: type) -> None:
             digest.value(parameter.default)
 
 
-def _add_module(digest: Digest, module: types.ModuleType) -> None:
-    digest.word("module", module.__name__)
-
-
 # -- values ----------------------------------------------------------------------------------------
-
-
-def _add_absent(digest: Digest, _: Any) -> None:
-    digest.word("absent")
-
-
-def _add_enumerated(digest: Digest, member: enum.Enum) -> None:
-    digest.word("member", member.name)
-    digest.values(type(member), member.value)
-
-
-def _add_number(digest: Digest, number: Any) -> None:
-    """A subclass of a number or string: it may mean more than it holds."""
-    digest.word("number", repr(number))
-    digest.value(type(number))
 
 
 def _add_numpy(digest: Digest, array: Any) -> None:
@@ -240,50 +212,11 @@ def _add_numpy(digest: Digest, array: Any) -> None:
     digest.word("numpy", type(array).__name__, array.dtype.str, repr(given.shape), given.tobytes())
 
 
-def _add_sequence(digest: Digest, sequence: Any) -> None:
-    digest.word("sequence")
-    digest.values(type(sequence), *sequence)
-
-
-def _add_dictionary(digest: Digest, dictionary: dict[Any, Any]) -> None:
-    digest.word("dictionary")
-    digest.values(type(dictionary), *(part for pair in dictionary.items() for part in pair))
-
-
-def _add_matrix(digest: Digest, matrix: Matrix) -> None:
-    digest.word("matrix", type(matrix).__name__)
-    digest.values(matrix.to_numpy(), matrix.declared_dtype)
-
-
-def _add_matrix_type(digest: Digest, kind: MatrixType) -> None:
-    digest.word("matrix type", type(kind).__name__, kind.n, kind.m)
-    digest.value(kind.python_dtype)
-
-
-def _add_struct(digest: Digest, struct_value: Struct) -> None:
-    digest.word("struct")
-    digest.values(struct_value.entries, struct_value.methods, struct_value.struct_type)
-
-
-def _add_struct_type(digest: Digest, kind: StructType) -> None:
-    digest.word("struct type", kind.name)
-    digest.values(kind.members, kind.methods, kind.defaults)
-
-
-def _add_annotation(digest: Digest, annotation: Any) -> None:
-    digest.word("annotation", type(annotation).__name__, repr(annotation))
-
-
 def _add_field(digest: Digest, field: FieldHandle) -> None:
     """A field that is held by something; what it is like counts where it is used."""
     digest.word("field", field.companion.name)
     if field.primal is not field:
         digest.value(field.primal)
-
-
-def _add_struct_field(digest: Digest, field: StructHandle) -> None:
-    digest.word("struct field")
-    digest.values(dict(field.members), field.python_type)
 
 
 def _add_quant_field(digest: Digest, field: QuantHandle) -> None:
@@ -309,26 +242,39 @@ class _Ours(metaclass=_OurDataclass):
     """The type of instances of dataclasses of Octants."""
 
 
+def _parts(kind: str, parts: Callable[[Any], Sequence[Any]]) -> Callable[[Digest, Any], None]:
+    """A rule for values that are hashed as their parts."""
+
+    def add(digest: Digest, value: Any) -> None:
+        found = parts(value)
+        digest.word(kind, len(found))
+        for each in found:
+            digest.value(each)
+
+    return add
+
+
 _RULES: tuple[tuple[Any, Callable[[Digest, Any], None]], ...] = (
-    (type(ABSENT), _add_absent),
+    (type(ABSENT), _parts("absent", lambda _: ())),
     (types.FunctionType, _add_function),
-    (types.MethodType, _add_method),
-    (property, _add_property),
+    (types.MethodType, _parts("method", lambda x: (x.__func__, x.__self__))),
+    (property, _parts("property", lambda x: (x.fget,))),
     (types.BuiltinFunctionType, _add_builtin),
     (type, _add_class),
-    (types.ModuleType, _add_module),
-    (enum.Enum, _add_enumerated),
+    (types.ModuleType, _parts("module", lambda x: (x.__name__,))),
+    (enum.Enum, _parts("member", lambda x: (x.name, type(x), x.value))),
     ((np.ndarray, np.generic), _add_numpy),
-    ((int, float, str, bytes, range, slice), _add_number),
-    ((list, tuple), _add_sequence),
-    (dict, _add_dictionary),
-    (Matrix, _add_matrix),
-    (MatrixType, _add_matrix_type),
-    (Struct, _add_struct),
-    (StructType, _add_struct_type),
-    ((NdarrayAnnotation, Template), _add_annotation),
+    # A subclass of a number or string may mean more than it holds.
+    ((int, float, str, bytes, range, slice), _parts("number", lambda x: (repr(x), type(x)))),
+    ((list, tuple), _parts("sequence", lambda x: (type(x), *x))),
+    (dict, _parts("dictionary", lambda x: (type(x), *chain.from_iterable(x.items())))),
+    (Matrix, _parts("matrix", lambda x: (type(x).__name__, x.to_numpy(), x.declared_dtype))),
+    (MatrixType, _parts("matrix type", lambda x: (type(x).__name__, x.n, x.m, x.python_dtype))),
+    (Struct, _parts("struct", lambda x: (x.entries, x.methods, x.struct_type))),
+    (StructType, _parts("struct type", lambda x: (x.name, x.members, x.methods, x.defaults))),
+    ((NdarrayAnnotation, Template), _parts("annotation", lambda x: (type(x).__name__, repr(x)))),
     (FieldHandle, _add_field),
-    (StructHandle, _add_struct_field),
+    (StructHandle, _parts("struct field", lambda x: (dict(x.members), x.python_type))),
     (QuantHandle, _add_quant_field),
     (_Ours, _add_dataclass),
 )
