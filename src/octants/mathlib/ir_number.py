@@ -5,6 +5,7 @@ Each operator appends one operation, rounded by itself; nothing is contracted or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Union
 
 from octants.ir.builder import Builder
@@ -12,6 +13,18 @@ from octants.ir.core import Block, Value
 from octants.types.scalars import DType
 
 Operand = Union["Number", float, int]
+
+
+def _operator(fn: str) -> Callable[[Number, Operand], Number]:
+    return lambda self, other: self.apply(fn, other)
+
+
+def _reflected(fn: str) -> Callable[[Number, Operand], Number]:
+    return lambda self, other: self.lift(other).apply(fn, self)
+
+
+def _comparison(fn: str) -> Callable[[Number, Operand], Number]:
+    return lambda self, other: self.compare(fn, other)
 
 
 class Number:
@@ -44,37 +57,20 @@ class Number:
         build = self.build.binary if others else self.build.unary
         return Number(self.build, build(fn, *operands))
 
-    def __add__(self, other: Operand) -> Number:
-        return self.apply("add", other)
+    def compare(self, fn: str, other: Operand) -> Number:
+        """A comparison, whose result is a `bool`."""
+        return Number(self.build, self.build.compare(fn, self.value, self.lift(other).value))
 
-    def __radd__(self, other: Operand) -> Number:
-        return self.lift(other).apply("add", self)
-
-    def __sub__(self, other: Operand) -> Number:
-        return self.apply("sub", other)
-
-    def __rsub__(self, other: Operand) -> Number:
-        return self.lift(other).apply("sub", self)
-
-    def __mul__(self, other: Operand) -> Number:
-        return self.apply("mul", other)
-
-    def __rmul__(self, other: Operand) -> Number:
-        return self.lift(other).apply("mul", self)
-
-    def __truediv__(self, other: Operand) -> Number:
-        return self.apply("div", other)
-
-    def __rtruediv__(self, other: Operand) -> Number:
-        return self.lift(other).apply("div", self)
-
-    def __floordiv__(self, other: Operand) -> Number:
-        return self.apply("floordiv", other)
-
-    def times_plus(self, factor: Operand, addend: Operand) -> Number:
-        """self * factor + addend, rounded once."""
-        others = (self.lift(other).value for other in (factor, addend))
-        return Number(self.build, self.build.fma(self.value, *others))
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__ = _operator("floordiv")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shl"), _operator("shr")
+    __lt__, __le__ = _comparison("lt"), _comparison("le")
+    __gt__, __ge__ = _comparison("gt"), _comparison("ge")
+    equals, differs = _comparison("eq"), _comparison("ne")
 
     def __neg__(self) -> Number:
         return self.apply("neg")
@@ -82,44 +78,13 @@ class Number:
     def __abs__(self) -> Number:
         return self.apply("abs")
 
-    def __and__(self, other: Operand) -> Number:
-        return self.apply("and", other)
-
-    def __or__(self, other: Operand) -> Number:
-        return self.apply("or", other)
-
-    def __xor__(self, other: Operand) -> Number:
-        return self.apply("xor", other)
-
     def __invert__(self) -> Number:
         return self.apply("not")
 
-    def __lshift__(self, other: Operand) -> Number:
-        return self.apply("shl", other)
-
-    def __rshift__(self, other: Operand) -> Number:
-        return self.apply("shr", other)
-
-    def compare(self, fn: str, other: Operand) -> Number:
-        return Number(self.build, self.build.compare(fn, self.value, self.lift(other).value))
-
-    def __lt__(self, other: Operand) -> Number:
-        return self.compare("lt", other)
-
-    def __le__(self, other: Operand) -> Number:
-        return self.compare("le", other)
-
-    def __gt__(self, other: Operand) -> Number:
-        return self.compare("gt", other)
-
-    def __ge__(self, other: Operand) -> Number:
-        return self.compare("ge", other)
-
-    def equals(self, other: Operand) -> Number:
-        return self.compare("eq", other)
-
-    def differs(self, other: Operand) -> Number:
-        return self.compare("ne", other)
+    def times_plus(self, factor: Operand, addend: Operand) -> Number:
+        """self * factor + addend, rounded once."""
+        others = (self.lift(other).value for other in (factor, addend))
+        return Number(self.build, self.build.fma(self.value, *others))
 
     @property
     def is_nan(self) -> Number:
