@@ -336,21 +336,26 @@ def test_derivatives_of_angles_in_f32(fast_math):
             one = x[i, 2]
             y[i] = qd.atan2(x[i, 0], x[i, 1]) + qd.asin(one) - qd.acos(one) + qd.atanh(one)
             y[i] += qd.acosh(2.0 - one)
+            y[i] += qd.asinh(x[i, 3]) + qd.acosh(2.0 + x[i, 3]) + qd.expm1(-x[i, 4])
 
     scales = 10.0 ** np.arange(-36.0, 37.0, 4.0)
-    sides = random.normal(size=(scales.size, 2)) * scales[:, None]
+    sides = random.uniform(0.5, 2.0, size=(scales.size, 2)) * scales[:, None]
+    sides[::3, 1] = 0.1 / scales[::3] ** 0.5  # also of different sizes
     ones = np.where(np.arange(scales.size) % 2, 0.9999, 0.999)[:, None]
-    x = qd.array(np.hstack([sides, ones]).astype(np.float32), needs_grad=True)
+    larger = np.stack([scales, np.minimum(scales, 80.0)], axis=1)
+    x = qd.array(np.hstack([sides, ones, larger]).astype(np.float32), needs_grad=True)
     y = qd.ndarray(qd.f32, scales.size, needs_grad=True)
     angles(x, y)
     y.grad.fill(1.0)
     angles.grad(x, y)
-    a, b, one = x.to_numpy().astype(np.float64).T
+    a, b, one, size, small = x.to_numpy().astype(np.float64).T
     below = (1 - one) * (1 + one)
     more = np.float32(2.0) - x.to_numpy()[:, 2].astype(np.float64)
     slope = 2 / np.sqrt(below) + 1 / below - 1 / np.sqrt((more - 1) * (more + 1))
-    expected = np.stack([b / (a * a + b * b), -a / (a * a + b * b), slope], axis=1)
-    np.testing.assert_allclose(x.grad.to_numpy(), expected, rtol=3e-6)
+    hyperbolic = 1 / np.sqrt(1 + size * size) + 1 / np.sqrt((1 + size) * (3 + size))
+    square = a * a + b * b
+    expected = np.stack([b / square, -a / square, slope, hyperbolic, -np.exp(-small)], axis=1)
+    np.testing.assert_allclose(x.grad.to_numpy(), expected, rtol=3e-6, atol=1e-37)
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -121,18 +121,31 @@ def _pow_exponent(p: Point, g: Value) -> Value:
 
 
 def _atan2(p: Point, g: Value, numerator: Value) -> Value:
-    """The numerator over the sum of squares, scaled so that these neither over- nor underflow."""
+    """The numerator over the sum of squares, scaled so that these neither over- nor underflow.
+
+    Large operands are scaled after the division and small ones before it, so that neither the
+    numerator nor the quotient underflows unless the derivative does.
+    """
     size = p.add(p.fn("abs", p.a), p.fn("abs", p.b))
     down, up = (2.0**-513, 2.0**508) if p.type is f64 else (2.0**-65, 2.0**60)
-    scale = p.where(p.compare("gt", size, p.number(8.0)), p.number(down), p.number(up))
+    is_large, one = p.compare("gt", size, p.number(8.0)), p.number(1.0)
+    scale = p.where(is_large, p.number(down), p.number(up))
     norm = p.add(p.square(p.mul(scale, p.a)), p.square(p.mul(scale, p.b)))
-    quotient = p.div(p.mul(g, p.mul(scale, numerator)), norm)
-    return p.only_if(p.is_positive(norm), p.mul(scale, quotient))
+    quotient = p.div(p.mul(p.where(is_large, one, p.number(up * up)), numerator), norm)
+    after = p.where(is_large, p.number(down), one)
+    return p.only_if(p.is_positive(norm), p.mul(g, p.mul(after, p.mul(after, quotient))))
 
 
 def _one_minus_square(p: Point) -> Value:
     """``1 - a**2`` without cancellation near one."""
     return p.mul(p.sub(p.number(1.0), p.a), p.add(p.number(1.0), p.a))
+
+
+def _inverse_hyperbolic(p: Point, g: Value, square: Value) -> Value:
+    """``g / sqrt(square)``, where the square would overflow by the root that it approaches."""
+    size = p.fn("abs", p.a)
+    is_large = p.compare("gt", size, p.number(2.0**60))
+    return p.div(g, p.where(is_large, size, p.fn("sqrt", square)))
 
 
 def _first(fn: str) -> Rule:
@@ -175,12 +188,12 @@ _UNARY: dict[str, Rule] = {
     "sinh": lambda p, g: p.mul(g, p.fn("cosh", p.a)),
     "cosh": lambda p, g: p.mul(g, p.fn("sinh", p.a)),
     "tanh": lambda p, g: p.mul(g, p.sub(p.number(1.0), p.square(p.y))),
-    "asinh": lambda p, g: p.div(g, p.fn("sqrt", p.add(p.square(p.a), p.number(1.0)))),
-    "acosh": lambda p, g: p.div(g, p.fn("sqrt", p.neg(_one_minus_square(p)))),
+    "asinh": lambda p, g: _inverse_hyperbolic(p, g, p.add(p.square(p.a), p.number(1.0))),
+    "acosh": lambda p, g: _inverse_hyperbolic(p, g, p.neg(_one_minus_square(p))),
     "atanh": lambda p, g: p.div(g, _one_minus_square(p)),
     "exp": lambda p, g: p.mul(g, p.y),
     "exp2": lambda p, g: p.mul(g, p.mul(p.y, p.number(math.log(2.0)))),
-    "expm1": lambda p, g: p.mul(g, p.add(p.y, p.number(1.0))),
+    "expm1": lambda p, g: p.mul(g, p.fn("exp", p.a)),
     "log": lambda p, g: p.div(g, p.a),
     "log2": _scaled_log(2.0),
     "log10": _scaled_log(10.0),
