@@ -99,8 +99,7 @@ def iterate(
     f.start(enter)
     record_buffer_access.reserve(f, op, runs=True)
     preheader = f.label
-    f.branch(body)
-    f.start(body)
+    f.enter(body)
     phis = open_phis(f, op.body.args, [upper if downwards else lower, *inits], preheader)
     if downwards:
         f.bind(op.body.args[0], f.apply("sub nsw", register, upper, phis[0].name))
@@ -176,8 +175,7 @@ def while_(f: FunctionText, op: ops.While) -> None:
     """Write the condition's block, the body's, and the branch back, and poll for Ctrl-C."""
     test, body, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
     before = f.label
-    f.branch(test)
-    f.start(test)
+    f.enter(test)
     carried = open_phis(f, op.condition.args, [f.use(value) for value in op.inits], before)
     (condition,) = f.block(op.condition)
     f.branch_if(condition, body, leave)

@@ -271,8 +271,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
     else:
         f.outside_loops = work_item_loop.outside_loops(task.body)
         f.block(task.body)
-        f.branch("return")
-        f.start("return")
+        f.enter("return")
     _finish_task(f, name, "noinline" if choice.lanes else "")
 
 
@@ -364,8 +363,7 @@ def _write_entry(f: FunctionText, name: str) -> None:
             _run_serial(f, _task_name(name, position), task)
         else:
             _run_parallel(f, _task_name(name, position), task)
-    f.branch("return")
-    f.start("return")
+    f.enter("return")
     _finish(f, f"define void @{name}({_parameters(f)}, ptr %context) nounwind")
 
 

@@ -268,6 +268,11 @@ class FunctionText:
         self.lines.append(f"  br label %{label}{hint}")
         self.is_open = False
 
+    def enter(self, label: str) -> None:
+        """Branch to a block, and begin it."""
+        self.branch(label)
+        self.start(label)
+
     def leave(self) -> None:
         """End the work item."""
         self.branch(self.exit)

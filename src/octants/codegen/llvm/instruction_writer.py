@@ -238,8 +238,7 @@ class LlvmCode(Code):
         f = self._f
         head, inside, leave = (f.fresh_label(hint) for hint in ("test", "body", "leave"))
         self._exits.append(leave)
-        f.branch(head)
-        f.start(head)
+        f.enter(head)
         f.branch_if(test(), inside, leave)
         f.start(inside)
         body()

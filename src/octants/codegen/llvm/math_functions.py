@@ -129,8 +129,7 @@ def _if(in_line: Handler, f: FunctionText, op: ops.If) -> None:
     f.start(usual)
     values = f.block(op.orelse)
     incoming = [(found, rare), (values, f.label)]
-    f.branch(merge)
-    f.start(merge)
+    f.enter(merge)
     for position, result in enumerate(op.results):
         ways = ((values[position], label) for values, label in incoming)
         f.bind(result, f.phi(f.type(result.type), *ways))

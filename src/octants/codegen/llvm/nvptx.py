@@ -90,8 +90,7 @@ class NvptxCode(GpuCode):
             differs = f.apply("or", "i32", differs, f.apply("xor", "i32", word, first))
         vote = self._declared("vote.all.sync", "i1", "i32, i1")
         same = f.assign(f"call i1 {vote}(i32 -1, i1 {f.apply('icmp eq', 'i32', differs, 0)})")
-        f.branch(merge)
-        f.start(merge)
+        f.enter(merge)
         return f.phi("i1", ("false", before), (same, check))
 
     def lanes_by_address(self, address: str) -> tuple[str, str]:

@@ -198,8 +198,7 @@ def _combine(f: FunctionText, name: str, sums: PrivatisedSums) -> None:
             f"call void {function}(ptr %context, ptr @{name}_combine_{number}, ptr %parameters,"
             f" i64 0, i64 {_count(f, target)}, i64 {GRAIN // 4}, i64 1)"
         )
-    f.branch(further)
-    f.start(further)
+    f.enter(further)
 
 
 # -- private copies -----------------------------------------------------------------------------
@@ -218,8 +217,7 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
         for field in (abi.CONTEXT_PART_COUNT, abi.CONTEXT_PART_BYTES)
     )
     original = f.pointer(*target)
-    f.branch("part")
-    f.start("part")
+    f.enter("part")
     part = f.open_phi("i64", ("0", "start"))
     flag = f.assign(f"getelementptr i8, ptr {flags}, i64 {part.name}")
     is_used = f.assign(f"icmp ne i8 {f.assign(f'load i8, ptr {flag}, align 1')}, 0")

@@ -139,6 +139,5 @@ def unless_slow(
     f.branch_if(is_usual, merge, other, likely=True)
     f.start(other)
     found = rare()
-    f.branch(merge)
-    f.start(merge)
+    f.enter(merge)
     return f.phi(type, (usual, before), (found, other))

@@ -36,8 +36,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     if natural:
         assume_natural(f, register, begin)
     before = f.label
-    f.branch("item")
-    f.start("item")
+    f.enter("item")
     item = f.open_phi(register, (begin, before))
     f.item, f.exit = item.name, "done"
     f.begin_item(index, end)
@@ -46,8 +45,7 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     if f.kernel.costs.grain(task.body) == 1:
         f.exit = after
         f.machine.poll(f)
-    f.branch("done")
-    f.start("done")
+    f.enter("done")
     following, goes_on = f.next_item(end, "nuw nsw" if natural else "nsw")
     f.close_phi(item, (following, f.label))
     f.branch_if(goes_on, "item", after)

@@ -93,8 +93,7 @@ class WorkerRecordBuffer(RecordBuffer):
         on_failure()
         f.start(grown)
         f.lines += self._reload(start, capacity)
-        f.branch(fits)
-        f.start(fits)
+        f.enter(fits)
 
     def give_up(self, item: str, nbytes: str) -> bool:  # noqa: ARG002
         """Leave the task, unless a lack of memory is a failure at once."""

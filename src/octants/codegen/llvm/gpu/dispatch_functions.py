@@ -103,8 +103,7 @@ class _Writer:
         f = ThreadText(self._kernel, self._machine, _TABLE, position)
         self._begin(f)
         write_bounds(f, task.domain, module)
-        f.branch("return")
-        f.start("return")
+        f.enter("return")
         self._finish(f, name, Dispatch(name, position))
         return _DEVICE
 
@@ -150,8 +149,7 @@ class _Writer:
             _write_items(f, task, key, again=asks)
         else:
             f.block(task.body)
-            f.branch("return")
-            f.start("return")
+            f.enter("return")
         threads = 1 if task.options.get("fixed_order") or not task.is_parallel else 0
         # Each thread has its own record buffer, and its own sum to add at the end.
         is_free = task.is_parallel and not (asks or threads or f.adds_up or cooperates(task))
@@ -193,8 +191,7 @@ class _Writer:
         f.exit = leave
 
     def _finish(self, f: ThreadText, name: str, dispatch: Dispatch) -> None:
-        f.branch("end")
-        f.start("end")
+        f.enter("end")
         body = [
             "entry:",
             *self._machine.prologue(f),
@@ -230,8 +227,7 @@ def _write_items(f: ThreadText, task: Task, key: TripCountKey | None, *, again: 
             f.start(run)
 
     def end() -> None:
-        f.branch("done")
-        f.start("done")
+        f.enter("done")
 
     if key is None:
         _write_loop(f, task, begin, end, "done")

@@ -109,8 +109,7 @@ def _update_together_by_address(f: ThreadText, op: ops.Atomic) -> str:
     some = f.apply("icmp ne", "i32", f.code.votes(shares, mask), 0)
     test, body, done, further = (f.fresh_label(h) for h in ("test", "body", "done", "further"))
     start = f.label
-    f.branch(test)
-    f.start(test)
+    f.enter(test)
     total, left, number = f.open_phi(register), f.open_phi("i32"), f.open_phi("i32")
     has_next = f.apply("icmp ne", "i32", left.name, 0)
     f.branch_if(f.apply("icmp ne", "i32", f.code.votes(has_next, mask), 0), body, done)
@@ -137,8 +136,7 @@ def _update_together_by_address(f: ThreadText, op: ops.Atomic) -> str:
     f.branch_if(is_first, update, further)
     f.start(update)
     atomics.update(f, fn, dtype, address, total.name)
-    f.branch(further)
-    f.start(further)
+    f.enter(further)
     return some
 
 
@@ -164,8 +162,7 @@ def _deliver_in_blocks(f: ThreadText, found: list[Reduction]) -> None:
         f.start(mine)
         value = _of_block(f, reduction, sums[number], count)
         per_thread_reductions.update(f, reduction, lambda: value, f.code.is_first_lane())
-        f.branch(further)
-        f.start(further)
+        f.enter(further)
 
 
 def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
@@ -179,8 +176,7 @@ def _leave(f: ThreadText, number: int, reduction: Reduction) -> str:
     f.start(first)
     address = f.assign(f"getelementptr {register}, ptr {sums}, i32 {f.code.subgroup_in_block()}")
     f.emit(f"store {register} {value}, ptr {address}, align {reduction.dtype.size}")
-    f.branch(further)
-    f.start(further)
+    f.enter(further)
     return sums
 
 

@@ -73,8 +73,7 @@ def _write_branch(f: LaneText, results: list[Value], block: Block) -> list[str]:
     f.start(enter)
     given = f.block(block)
     end = f.label
-    f.branch(leave)
-    f.start(leave)
+    f.enter(leave)
     return [_or_zero(f, r, v, end, before) for r, v in zip(results, given, strict=True)]
 
 
@@ -159,8 +158,7 @@ def _join(f: LaneText, op: ops.For) -> None:
     record_buffer_access.reserve(f, op)
     start = f.apply("sub", "i64", longest, 1)
     preheader = f.label
-    f.branch(body)
-    f.start(body)
+    f.enter(body)
     iteration = f.open_phi("i64", (start, preheader))
     carried = _open_all(f, op.carried, op.results, inits, inits, preheader)
     f.mask = f.both(outer, f.apply("icmp slt", "i64", iteration.name, upper))
@@ -202,8 +200,7 @@ def _leave(f: LaneText, op: ops.For) -> None:
     f.start(enter)
     record_buffer_access.reserve(f, op)
     preheader = f.label
-    f.branch(body)
-    f.start(body)
+    f.enter(body)
     counter = _open(f, op.body.args[0], lower, preheader)
     carried = _open_all(f, op.carried, op.results, inits, ends, preheader)
     active = _open_mask(f, f.mask, preheader) if parts else None
@@ -239,8 +236,7 @@ def while_(f: LaneText, op: ops.While) -> None:
     inits, ends = _fitted(f, args, op.inits), _fitted(f, op.results, op.inits)
     first = f.lanes_of(f.mask) if parts else ""
     before = f.label
-    f.branch(test)
-    f.start(test)
+    f.enter(test)
     carried = _open_all(f, args, op.results, inits, ends, before)
     active = _open_mask(f, first, before) if parts else None
     (condition,) = f.block(op.condition)

@@ -613,8 +613,7 @@ class LaneText(FunctionText):
         start = "-1" if self.mask is None else self.bits(self.mask)
         inside, done = self.fresh_label("lane"), self.fresh_label("lanes")
         before = self.label
-        self.branch(inside)
-        self.start(inside)
+        self.enter(inside)
         rest, found = self.open_phi(integer, (start, before)), None
         if result:
             found = self.open_phi(self.vector(result), ("zeroinitializer", before))

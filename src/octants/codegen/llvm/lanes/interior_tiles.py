@@ -67,8 +67,7 @@ class InteriorTiles:
             f.mask = f.tile_mask = mask
             f.shared, self._slides = shared, self._in_all
         self._write_once(f, body)
-        f.branch(further)
-        f.start(further)
+        f.enter(further)
 
     def _write_once(self, f: LaneText, body: Block) -> None:
         if not self._slides:

@@ -86,8 +86,7 @@ def if_(f: LaneText, op: ops.If) -> None:
         for result, value, other in zip(op.results, found, usual, strict=True)
     ]
     end = f.label
-    f.branch(merge)
-    f.start(merge)
+    f.enter(merge)
     f.bind_joined(op.results, (merged, end), (usual, before))
 
 
@@ -212,8 +211,7 @@ def _argument(inner: LaneText, value: Value) -> Callable[[str], str]:
 def _begin_segments(inner: LaneText) -> tuple[Phi, str]:
     """Begin a loop over segments of the lanes; return its counter and its label."""
     before, again = inner.label, inner.fresh_label("segment")
-    inner.branch(again)
-    inner.start(again)
+    inner.enter(again)
     return inner.open_phi("i64", ("0", before)), again
 
 

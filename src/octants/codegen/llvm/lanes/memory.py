@@ -213,8 +213,7 @@ def if_contiguous(
     f.branch(labels[2])
     f.start(labels[1])
     far(LaneAddress(address.start, None))
-    f.branch(labels[2])
-    f.start(labels[2])
+    f.enter(labels[2])
 
 
 def _load_contiguous_or_gather(

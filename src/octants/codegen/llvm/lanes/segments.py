@@ -61,8 +61,7 @@ class Segments:
         self._tile, self._leave = f.fresh_label("tile"), f.fresh_label("segment")
         self._run_singly(f, left)
         before = f.label
-        f.branch(self._tile)
-        f.start(self._tile)
+        f.enter(self._tile)
         self._phi = f.open_phi(register, (first, before))
         f.item = self._phi.name
         self._begin_tile(f)

@@ -178,8 +178,7 @@ class SlidingSums:
         f.start(elsewhere)
         _add_where_nonzero(f, op, before, held)
         _add_where_nonzero(f, op, start, here)
-        f.branch(further)
-        f.start(further)
+        f.enter(further)
         f.write_variable(carried, f.type(dtype), beyond)
         f.emit(f"store ptr {_behind(f, start, f.lanes * dtype.size)}, ptr {end}, align 8")
 
