@@ -73,6 +73,8 @@ def test_updates_that_need_no_atomic_instruction() -> None:
 
 CHOICES = {
     ("x[i] = qd.exp(y[i])", AUTO): True,
+    ("p[i] = p[i] ** p[i]", AUTO): True,
+    ("x[i] = qd.raw_mod(y[i], x[i])", AUTO): True,
     ("x[i] = qd.exp(y[i])", NEVER): False,
     ("x[p[i]] += y[p[i]]", AUTO): False,
     ("x[p[i]] += y[p[i]]", ALWAYS): True,

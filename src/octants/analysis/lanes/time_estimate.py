@@ -209,12 +209,11 @@ class LaneCost:
         if dtype.is_float:
             if op.fn in _FLOAT_INSTRUCTIONS:
                 return self._pure(op, 1, registers)
-            if op.fn in ("mod", "truncmod"):
-                return self._pure(op, _REMAINDER, self._one_by_one(_REMAINDER))
             cost = LIBRARY if op.fn in ("pow", "atan2") else DIVISION
+            cost = _REMAINDER if op.fn in ("mod", "truncmod") else cost
             return self._pure(op, cost, cost * registers)
         if op.fn == "pow":
-            return self._pure(op, LIBRARY, self._one_by_one(LIBRARY))
+            return self._pure(op, LIBRARY, LIBRARY * registers)
         if op.fn in DIVISIONS:
             divisor = self._constants.get(op.rhs)
             if divisor is not None:

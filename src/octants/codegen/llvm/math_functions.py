@@ -24,9 +24,6 @@ ATTRIBUTES = "nounwind willreturn nofree nosync memory(none)"
 _INLINED = 8
 """The calls of a module that LLVM may inline."""
 
-_WIDE = ("random_stream",)
-"""The functions that `lowering` calls for all lanes at once."""
-
 LONG = 128
 """The most operations of a slow path that stay inline, so that LLVM can vectorise its loop."""
 
@@ -64,18 +61,16 @@ def call(f: FunctionText, fn: str, dtype: DType, operands: list[str]) -> str:
 
 def call_by_name(f: FunctionText, op: LibraryCall) -> str:
     """Call a function of mathematics, or one that `lowering` calls, by name."""
-    if op.fn in _WIDE:
-        wanted = lower_function(f.code.legal, function(op.fn, op.dtype))
-        result: str = f.table[MathCall](f, MathCall(wanted, op.operands, ""))
-        return result
     if op.fn in HELPERS:
         return call_function(f, function(op.fn, op.dtype), op.operands)
     return call(f, op.fn, op.dtype, op.operands)
 
 
 def call_function(f: FunctionText, wanted: MathFunction, operands: list[str]) -> str:
-    """Call a function for one work item at a time, even where work items are lanes."""
-    return call_scalar(f, MathCall(lower_function(f.code.legal, wanted), operands, ""))
+    """Call a function, for all lanes at once where work items are lanes."""
+    wanted = lower_function(f.code.legal, wanted)
+    result: str = f.table[MathCall](f, MathCall(wanted, operands, ""))
+    return result
 
 
 def call_scalar(f: FunctionText, op: MathCall) -> str:

@@ -451,15 +451,6 @@ class LaneText(FunctionText):
         self.linear[wide] = LinearVector(start, line.step)
         return wide
 
-    def call(
-        self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
-    ) -> str:
-        if not self.is_vector(*(operand for _, operand in operands)):
-            return super().call(name, result, operands, attribute)
-        types = [kind for kind, _ in operands]
-        wide = self._each_lane_function(name, result, types)
-        return self.call_vector(wide, result, operands, attribute)
-
     def call_vector(
         self, name: str, result: str, operands: Sequence[tuple[str, str]], attribute: str = ""
     ) -> str:
@@ -492,13 +483,6 @@ class LaneText(FunctionText):
             scalar = partial(_intrinsic_of_one, super().intrinsic, function, result)
             self._expect_line(found, function, scalar, [operand for _, operand in operands])
         return found
-
-    def _each_lane_function(self, name: str, result: str, types: Sequence[str]) -> str:
-        """Return a function that calls another one for each lane."""
-        wide = f"{name}.x{self.lanes}"
-        return self.text.helper(
-            wide, lambda _, wide: _each_lane(wide, name, self.lanes, result, types)
-        )
 
     # -- masks ----------------------------------------------------------------------------------
 
@@ -639,31 +623,3 @@ def _intrinsic_of_one(
 ) -> str:
     """Write an intrinsic of two numbers of one type."""
     return write(function, kind, [(kind, one), (kind, other)])
-
-
-def _each_lane(wide: str, name: str, lanes: int, result: str, types: Sequence[str]) -> str:
-    """Return the text of a function that calls another one lane by lane."""
-    parameters = ", ".join(f"<{lanes} x {kind}> %x{k}" for k, kind in enumerate(types))
-    extracts = "\n".join(
-        f"  %e{k} = extractelement <{lanes} x {kind}> %x{k}, i32 %lane"
-        for k, kind in enumerate(types)
-    )
-    arguments = ", ".join(f"{kind} %e{k}" for k, kind in enumerate(types))
-    vector = f"<{lanes} x {result}>"
-    return f"""\
-define internal {vector} {wide}({parameters}) nounwind willreturn memory(none) {{
-entry:
-  br label %body
-body:
-  %lane = phi i32 [ 0, %entry ], [ %next, %body ]
-  %found = phi {vector} [ zeroinitializer, %entry ], [ %new, %body ]
-{extracts}
-  %value = call {result} {name}({arguments})
-  %new = insertelement {vector} %found, {result} %value, i32 %lane
-  %next = add i32 %lane, 1
-  %more = icmp ult i32 %next, {lanes}
-  br i1 %more, label %body, label %done
-done:
-  ret {vector} %new
-}}
-"""

@@ -29,8 +29,9 @@ def call(f: LaneText, op: MathCall) -> str:
     if not f.is_vector(*op.operands):
         return math_functions.call_scalar(f, op)
     name = f.text.helper(f"{op.name}.x{f.lanes}", lambda _, name: _text(f, op, name))
-    register = f.type(op.function.dtype)
-    return f.call_vector(name, register, [(register, x) for x in op.operands], op.attribute)
+    block = op.function.block
+    given = [(f.type(arg.type), x) for arg, x in zip(block.args, op.operands, strict=True)]
+    return f.call_vector(name, f.type(block.yielded[0].type), given, op.attribute)
 
 
 def _text(caller: LaneText, op: MathCall, name: str) -> str:
@@ -41,7 +42,7 @@ def _text(caller: LaneText, op: MathCall, name: str) -> str:
     parameters = _bind_parameters(f, block.args)
     f.start("start")
     (result,) = f.block(block)
-    vector = f.vector(f.type(op.function.dtype))
+    vector = f.vector(f.type(block.yielded[0].type))
     result = f.fit(block.yielded[0], result)
     head = f"define internal {vector} {name}({parameters}) {ATTRIBUTES}"
     return finished(f, head, f"ret {vector} {result}")
