@@ -134,6 +134,18 @@ class OperandChanged(UserError):
     )
 
 
+class OtherRandomNumbers(UserError):
+    """A bare gradient of an earlier launch, after which the kernel has drawn others."""
+
+    kernel: str
+    code = "OCT376"
+    title = (
+        "the last launch of kernel `{kernel}`, which draws random numbers, had other arguments than"
+        " its gradient"
+    )
+    remedy = "record the launches with `qd.ad.Tape`, whose reverse run draws what each launch drew"
+
+
 class TooManySnapshots(UserError):
     """The copies of overwritten contents exceed their budget."""
 

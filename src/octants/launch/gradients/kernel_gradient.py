@@ -175,7 +175,7 @@ class Gradient(Generic[P]):
         if not has_distinct_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
         reverse = bare_reverse(merged, arguments=chosen.argument_gradients, trusts=chosen.trusts)
-        operands = OperandCheck(specialisation, reverse.needed)
+        operands = OperandCheck(specialisation, reverse.needed, draws=reverse.program.draws)
         return Reversal(specialisation, merged, reverse, operands, chosen.trusts)
 
     def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from octants.cached_property import cached_property
 from octants.data.host_access_events import Clock
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsError, OctantsWarning
-from octants.diagnostics.tape_errors import OperandChanged
+from octants.diagnostics.tape_errors import OperandChanged, OtherRandomNumbers
 from octants.diagnostics.user_frames import levels_to_the_user
 from octants.ir.core import Companion, Space
 from octants.launch.gradients.derivative_variants import tape_plan
@@ -63,21 +63,30 @@ class OperandCheck:
     Args:
         specialisation: The kernel.
         needed: The positions of the arrays that its reverse run reads.
+        draws: Whether that draws random numbers again.
     """
 
-    def __init__(self, specialisation: Specialisation, needed: Sequence[int]) -> None:
+    def __init__(
+        self, specialisation: Specialisation, needed: Sequence[int], *, draws: bool
+    ) -> None:
         self._specialisation = specialisation
         self._needed = needed
+        self._draws = draws
         self._passed: tuple[Any, ...] | None = None
 
     def check(self, arguments: tuple[Any, ...]) -> None:
         """Check that memory holds what the launch read that is about to be reversed.
 
         Raises:
-            OctantsRuntimeError: the host, or a kernel that had not run before, has written there.
+            OctantsRuntimeError: the host, or a kernel that had not run before, has written there,
+                or random numbers would be those of a later launch.
         """
         own = self._specialisation
-        if not own.number or not self._needed:
+        if not own.number:
+            return
+        if self._draws and not _Last(own).had(arguments):
+            raise OtherRandomNumbers(own.signature.kernel).at()
+        if not self._needed:
             return
         run = self._last_run(arguments) if _was_last(own) else None
         if run is not None and run == self._passed:
@@ -446,6 +455,26 @@ class _Last:
             return self._given.address(position) == memory.array.extent[0]
         given = own.given_in_segments()
         return given is not None and memory_at(own, position, given).key == memory.key
+
+    def had(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether it had the arguments of another launch, as far as is known."""
+        own, given = self.specialisation, self._given
+        if given is None or driver.state.numbers is not driver.state.first_numbers:
+            return True
+        for position, (array, source) in enumerate(zip(own.arrays, own.sources, strict=True)):
+            if not isinstance(source, ArgumentSource):
+                continue
+            if array.space in CALLERS_SPACES:
+                is_same = self.is_at(position, memory_at(own, position, arguments))
+            elif array.space is Space.ARGUMENT and not array.element_shape:
+                value = np.array(own.leaf(position).value(arguments)).astype(array.dtype.numpy)
+                known = np.array(given.scalar(position, array.dtype), array.dtype.numpy)
+                is_same = value.tobytes() == known.tobytes()
+            else:
+                continue
+            if not is_same:
+                return False
+        return True
 
     def written_at(self, memory: TapedMemory) -> Sequence[int]:
         """The positions at which it has an array among those that it writes."""
