@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from octants.data import axes as ax
+from octants.data.dlpack_import import from_dlpack
 from octants.data.field_factories import field, make_field
 from octants.data.ndarray import make_ndarray, ndarray
 from octants.data.tree_roots import root
@@ -551,3 +552,35 @@ def test_fill_repeats_vectors_and_matrices(shape: Any) -> None:
     root.dense(ax.i, size).place(placed, other)
     placed.fill(Vector([4.0, 5.0, 6.0]))
     assert (placed.to_numpy() == [4.0, 5.0, 6.0]).all() and not other.to_numpy().any()
+
+
+@pytest.mark.parametrize("element", [(3,), (2, 2)])
+def test_elements_that_lie_amid_others_are_copied(element: tuple[int, ...]) -> None:
+    size = 3000
+    one, two, between = (
+        Vector.field(3, f32) if len(element) == 1 else Matrix.field(*element, f32) for _ in range(3)
+    )
+    root.dense(ax.i, size).place(one, between, two)
+    numbers = np.arange(size * int(np.prod(element)), dtype=np.float32).reshape(size, *element)
+    one.from_numpy(numbers)
+    between.fill(0.5)
+    np.testing.assert_array_equal(one.to_numpy(), numbers)
+    two.copy_from(one)
+    one.from_numpy(numbers[::-1].astype(np.float64))
+    np.testing.assert_array_equal(two.to_numpy(), numbers)
+    np.testing.assert_array_equal(one.to_numpy(), numbers[::-1])
+    two.fill(numbers[1])
+    np.testing.assert_array_equal(two.to_numpy(), np.broadcast_to(numbers[1], numbers.shape))
+    np.testing.assert_array_equal(between.to_numpy(), 0.5)
+    packed = make_ndarray(f32, size, element_shape=element)
+    packed.copy_from(one)
+    np.testing.assert_array_equal(packed.to_numpy(), numbers[::-1])
+
+
+@shares_memory
+def test_a_copy_between_arrays_that_share_memory() -> None:
+    numbers = np.arange(3000, dtype=np.float32)
+    for first, second in ((slice(0, 2000), slice(500, 2500)), (slice(500, 2500), slice(0, 2000))):
+        memory = numbers.copy()
+        from_dlpack(memory[first]).copy_from(from_dlpack(memory[second]))
+        np.testing.assert_array_equal(memory[first], numbers[second])

@@ -6,6 +6,7 @@ A window is a `HostWindow` where the host shares the memory, a `FarWindow` where
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from octants.types.scalars import DType
 Array = np.ndarray[Any, Any]
 ElementRange = tuple[int, ...]
 _BLOCK = 2048  # numbers of a repeated vector that are copied at once
+_MOST_COMPONENTS = 16  # of elements that are copied component by component
 _MOST_PUT_OFF = 1 << 20  # bytes of a write that are copied rather than waited for
 
 
@@ -70,7 +72,17 @@ class HostWindow:
         """A copy of what lies at ``region``, row-major."""
         refuse_read()
         shape = self.shape[len(region) :]
-        return np.array(self._parts[self._locate(region)], order="C").reshape(shape)
+        found = self._parts[self._locate(region)] if region else self._parts
+        return self._copy(found).reshape(shape)
+
+    def _copy(self, part: Array) -> Array:
+        """A row-major copy of a part that has the components of elements last."""
+        axes = len(self.shape) - self.rank
+        if not axes or part.size < _BLOCK or part.flags.c_contiguous:
+            return np.array(part, order="C")
+        copy = np.empty(part.shape, part.dtype)
+        _store(copy, part, axes)
+        return copy
 
     def write(self, values: Any, region: ElementRange = ()) -> None:
         """Store values that broadcast to what lies at ``region``."""
@@ -80,8 +92,11 @@ class HostWindow:
             values = np.broadcast_to(values, self.shape[len(region) :])
             parts = self._splits[len(region) :]
             values = values.reshape([extent for split in parts for _, extent in split])
-        if region or not isinstance(values, np.ndarray) or not _repeat(self._parts, values):
+        axes = len(self.shape) - self.rank
+        if region or not axes or self._parts.size < _BLOCK:
             self._parts[location] = values
+        elif not isinstance(values, np.ndarray) or not _repeat(self._parts, values):
+            _store(self._parts, values, axes)
         if captures and (capture := thread_capture()) is not None:
             capture.wrote(self._at(region), values)
 
@@ -121,22 +136,23 @@ class HostWindow:
 
     def stands_like(self, other: HostWindow) -> bool:
         """Whether what `save` gives can be written to another window without the host."""
-        same = self._parts.shape == other._parts.shape and self._splits == other._splits
-        return same and (self.parts is not HOST or thread_capture() is not None)
+        return self._parts.shape == other._parts.shape and self._splits == other._splits
 
     def save(self) -> Any:
         """A copy of all elements, for `restore`, with ``nbytes``; where the elements are."""
-        copy = np.array(self._parts, order="C")
+        copy = self._copy(self._parts)
         capture = thread_capture()
         if capture is not None:
             capture.saved(self._parts, copy)
         return copy.reshape(self.shape)
 
-    def saved_for(self, other: HostWindow) -> Any:  # noqa: ARG002
+    def saved_for(self, other: HostWindow) -> Any:
         """All elements, as what can be written to a window that `stands_like` this without the
         host: the memory itself, or a copy of it where both windows have bytes in common.
         """
-        return self.save()
+        part = self.part()
+        is_free = part is not None and other.parts is HOST and thread_capture() is None
+        return part if is_free and not np.may_share_memory(part, other._parts) else self.save()
 
     def restore(self, saved: Any) -> None:
         """Write back what `save` gave."""
@@ -355,6 +371,26 @@ def _repeat(target: Array, values: Array) -> bool:
     flat[length:whole].reshape(-1, length)[...] = first
     flat[whole:] = first[: flat.size - whole]
     return True
+
+
+def _store(target: Array, values: Any, axes: int) -> None:
+    """Store values that broadcast to a target, whose last axes are those of elements.
+
+    Where elements lie amid others, numpy's inner loop has the length of an element. Component by
+    component it has that of the array, which is two to four times as fast.
+    """
+    components = target.shape[target.ndim - axes :]
+    is_packed = target.flags.c_contiguous
+    if is_packed and isinstance(values, np.ndarray):
+        is_packed = values.flags.c_contiguous or values.shape != target.shape
+    few = 1 < math.prod(components) <= _MOST_COMPONENTS
+    if is_packed or not few:
+        target[...] = values
+        return
+    given = np.broadcast_to(values, target.shape)
+    for index in np.ndindex(*components):
+        component = (..., *index)
+        target[component] = given[component]
 
 
 def _split_axes(layout: Layout, dtype: DType) -> tuple[list[list[tuple[int, int]]], list[int]]:
