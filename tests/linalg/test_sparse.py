@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.linalg import symmetric_factors
 from tests.golden_files import check_golden
 
 pytest.importorskip("scipy")
@@ -186,6 +187,17 @@ def test_text(tmp_path: Any) -> None:
 # -- solving --------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["qdldl", "superlu"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What computes symmetric factors: QDLDL, or SuperLU where that is missing."""
+    if request.param == "qdldl":
+        pytest.importorskip("qdldl")
+    else:
+        monkeypatch.setattr(symmetric_factors, "find_optional", lambda _: None)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("ordering", ["AMD", "COLAMD"])
 @pytest.mark.parametrize("kind", ["LLT", "LDLT", "LU"])
 def test_direct_solvers(kind: str, ordering: str) -> None:
@@ -210,12 +222,16 @@ def matrix_of(values: Any) -> Any:
     return found
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     ("values", "kinds"),
     [
         ([[2.0, 1.0], [1.0, 3.0]], ["LLT", "LDLT", "LU"]),
         ([[2.0, 3.0], [3.0, 1.0]], ["LDLT", "LU"]),
         ([[1.0, 1.0], [1.0, 1.0]], []),
+        ([[0.0, 1.0], [1.0, 3.0]], ["LDLT", "LU"]),
+        ([[-2.0, 1.0], [1.0, -3.0]], ["LDLT", "LU"]),
+        ([[1.0, 0.0], [0.0, 0.0]], []),
         ([[1.0, 2.0, 0.0], [0.0, 1.0, 4.0], [3.0, 0.0, 1.0]], ["LU"]),
     ],
 )
@@ -234,6 +250,36 @@ def test_which_matrices_have_which_factors(values: Any, kinds: list[str]) -> Non
             lower = np.tril(values)
             symmetric = lower + np.tril(values, -1).T
             np.testing.assert_allclose(solver.solve(b), np.linalg.solve(symmetric, b), atol=1e-14)
+
+
+def test_factors_of_one_pattern_take_over_what_nothing_uses() -> None:
+    """In any order of factorisation, release and solution, with each its own numbers."""
+    pytest.importorskip("qdldl")
+    rng = np.random.default_rng(3)
+    lower = np.tril(rng.random((12, 12)) < 0.3, -1)
+    other = np.tril(rng.random((12, 12)) < 0.3, -1)
+    solvers: list[tuple[Any, np.ndarray]] = []
+    b = rng.random(12)
+    for step in range(40):
+        pattern = other if step % 5 == 4 else lower
+        half = np.where(pattern, rng.random((12, 12)), 0.0)
+        dense = half + half.T + np.diag(rng.random(12) + 8.0)
+        builder = qd.linalg.SparseMatrix(
+            12, dtype=qd.f64, storage_format="row_major" if step % 3 else "col_major"
+        )
+        rows, columns = np.nonzero(np.tril(dense))
+        builder.set_entries(rows, columns, dense[rows, columns])
+        if step % 2 and solvers:
+            solver = solvers.pop(step % len(solvers))[0]
+        else:
+            solver = qd.linalg.SparseSolver(qd.f64, "LLT")
+        solver.compute(builder)
+        builder.scipy.indices[:] = 0  # the factors do not read it again
+        solvers.append((solver, dense))
+        if len(solvers) > 3:
+            del solvers[0]
+        for each, matrix in solvers:
+            np.testing.assert_allclose(each.solve(b), np.linalg.solve(matrix, b), rtol=1e-12)
 
 
 def test_conjugate_gradients_on_the_host() -> None:
@@ -308,6 +354,7 @@ def test_texts_of_errors() -> None:
 # -- derivatives ----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     ("kind", "above"), [("LLT", True), ("LLT", False), ("LU", True), ("LU", False)]
 )

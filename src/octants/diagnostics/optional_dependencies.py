@@ -18,6 +18,11 @@ class OctantsMissingDependency(OctantsError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
 
+def find_optional(module: str) -> Any:
+    """The module; None if it is not installed."""
+    return None if finder.find_spec(module) is None else importlib.import_module(module)
+
+
 def import_optional(module: str, extra: str) -> Any:
     """The module, which the extra ``octants[extra]`` installs.
 

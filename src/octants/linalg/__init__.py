@@ -1,7 +1,7 @@
 """Sparse linear systems: matrices that kernels fill, solvers, and solvers without a matrix.
 
-Matrices and direct solvers run on the host, by scipy (``pip install 'octants[linalg]'``); solvers
-without a matrix run kernels on the device. A Tape goes through the solves.
+Matrices and direct solvers run on the host, by scipy and QDLDL (``pip install 'octants[linalg]'``);
+solvers without a matrix run kernels on the device. A Tape goes through the solves.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy as np
 from octants.data.ndarray import Ndarray
 from octants.diagnostics.linalg_errors import NotFactorized, WrongMatrixOption, WrongOperandShape
 from octants.diagnostics.optional_dependencies import import_optional
+from octants.linalg import symmetric_factors
 from octants.linalg.numpy_vectors import recorded, refuse_tangents, vector_of
 from octants.linalg.sparse_matrix import SparseMatrix, check_dtype, sparse
 from octants.types.scalars import f32
@@ -20,6 +21,8 @@ _ORDERINGS = {"AMD": "MMD_AT_PLUS_A", "COLAMD": "COLAMD"}
 
 class SparseSolver:
     """Solves A x = b by factors of a square matrix, which serve any number of right-hand sides.
+
+    Symmetric factors are computed by QDLDL, where it is installed, else by SuperLU of scipy.
 
     Args:
         dtype: f32 or f64, the type of the solution; factors are computed in f64.
@@ -68,22 +71,31 @@ class SparseSolver:
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
         """Compute the factors of a matrix; see `info`."""
         self.analyze_pattern(sparse_matrix)
+        self._matrix, self._factors = sparse_matrix, None
+        is_symmetric = self.solver_type != "LU"
+        if is_symmetric and self.ordering == "AMD":
+            factors = symmetric_factors.factorise(sparse_matrix.scipy)
+            if factors is not None:
+                is_wanted = self.solver_type == "LDLT" or factors.is_positive()
+                self._factors = factors if is_wanted else None
+                return
+        self._factors = self._by_superlu(sparse_matrix, is_symmetric=is_symmetric)
+
+    def _by_superlu(self, sparse_matrix: SparseMatrix, *, is_symmetric: bool) -> Any:
+        """The factors as SuperLU computes them; None if there are none."""
         solvers = import_optional("scipy.sparse.linalg", "linalg")
         values = sparse_matrix.scipy.astype(np.float64).tocsc()
-        is_symmetric = self.solver_type != "LU"
         if is_symmetric:
             values = _from_lower_triangle(values)
         options: dict[str, Any] = {"permc_spec": _ORDERINGS[self.ordering]}
         if is_symmetric:  # pivots on the diagonal, as symmetric factors have them
             options |= {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-        self._matrix, self._factors = sparse_matrix, None
         try:
             factors = solvers.splu(values, **options)
         except RuntimeError:  # it is singular
-            return
-        if self.solver_type == "LLT" and not _is_positive(factors):
-            return
-        self._factors = factors
+            return None
+        is_wanted = self.solver_type != "LLT" or _is_positive(factors)
+        return factors if is_wanted else None
 
     def info(self) -> bool:
         """Whether the last matrix has such factors: if not, it is singular, or not definite."""

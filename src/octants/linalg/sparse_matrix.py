@@ -120,7 +120,11 @@ class SparseMatrix:
         self.set_entries(rows.astype(np.int64), columns.astype(np.int64), values)
 
     def __getitem__(self, index: tuple[int, int]) -> float:
-        return float(self.scipy[self._checked(index)])
+        row, column = self._checked(index)
+        major, minor = (column, row) if self.scipy.format == "csc" else (row, column)
+        start, end = self.scipy.indptr[major : major + 2]
+        found = self.scipy.indices[start:end] == minor
+        return float(self.scipy.data[start:end][found].sum())
 
     def __setitem__(self, index: tuple[int, int], value: float) -> None:
         position = self._checked(index)

@@ -90,8 +90,9 @@ class SparseMatrixBuilder:
         rows, columns, values = self._entries()
         self.count.fill(0)
         shape = (self.num_rows, self.num_cols)
-        outside = (rows < 0) | (rows >= shape[0]) | (columns < 0) | (columns >= shape[1])
-        if outside.any():
+        above = [np.max(each.view(np.uint32), initial=0) for each in (rows, columns)]
+        if above[0] >= shape[0] or above[1] >= shape[1]:  # as unsigned, so negative ones are, too
+            outside = (rows < 0) | (rows >= shape[0]) | (columns < 0) | (columns >= shape[1])
             first = int(np.argmax(outside))
             raise EntryOutOfRange(int(rows[first]), int(columns[first]), str(shape)).at()
         found = SparseMatrix(*shape, dtype=kind, storage_format=self.storage_format)
