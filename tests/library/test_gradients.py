@@ -383,6 +383,31 @@ def test_polar_factors_at_all_scales(n):
     np.testing.assert_allclose(scaled, np.tile(scaled[2], (scales.size, 1, 1)), atol=3e-5)
 
 
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_inverses_at_all_scales(n):
+    """Neither the determinant nor its derivatives may over- or underflow."""
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def inverses(x: types.ndarray(qd.types.matrix(n, n, qd.f32), 1), y: types.ndarray()):
+        for i in x:
+            y[i] = x[i].inverse()
+
+    scales = 2.0 ** np.array([-60, -40, -22, 0, 22, 40, 60])[:, None, None]
+    at = (2 * np.eye(n) + 0.5 * random.normal(size=(n, n))).astype(np.float32)
+    weights = random.normal(size=(n, n)).astype(np.float32)
+    x = qd.Matrix.ndarray(n, n, qd.f32, scales.size, needs_grad=True)
+    y = qd.Matrix.ndarray(n, n, qd.f32, scales.size, needs_grad=True)
+    x.from_numpy((scales * at).astype(np.float32))
+    inverses(x, y)
+    y.grad.from_numpy((scales * weights).astype(np.float32))
+    inverses.grad(x, y)
+    inverse = np.linalg.inv(at.astype(np.float64))
+    gradient = -inverse.T @ weights @ inverse.T
+    np.testing.assert_allclose(y.to_numpy() * scales, np.tile(inverse, (7, 1, 1)), atol=3e-6)
+    np.testing.assert_allclose(x.grad.to_numpy() * scales, np.tile(gradient, (7, 1, 1)), atol=3e-6)
+
+
 def stopped(x: types.ndarray, y: types.ndarray):
     y[0] = qd.stop_grad(x[0]) * x[0]
     y[1] = qd.cast(qd.cast(x[0], int), float) + qd.bit_cast(qd.bit_cast(x[0], qd.i64), qd.f64)

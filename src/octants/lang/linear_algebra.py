@@ -85,7 +85,9 @@ def _polar_factor_3(a: Any) -> Any:
     x = a / select(size == 0, 1.0, size)
     if abs(x.determinant()) > NEARLY_SINGULAR:
         for _ in range(NEWTON_STEPS):
-            y = x.inverse().transpose()
+            p, q, r = x[0, :], x[1, :], x[2, :]
+            cofactors = Matrix.rows([q.cross(r), r.cross(p), p.cross(q)])
+            y = cofactors / p.dot(q.cross(r))
             scale = sqrt(y.norm() / x.norm())
             x = 0.5 * (scale * x + y / scale)
     else:

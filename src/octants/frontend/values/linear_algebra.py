@@ -190,8 +190,11 @@ def inverse(context: Context, x: MatrixValue) -> MatrixValue:
     n = _require_cofactors(context, "inverse", x)
     floats = as_float(context, x)
     assert isinstance(floats, MatrixValue)
-    builder, minors, everything = context.builder, Minors(context, floats), tuple(range(n))
+    builder, everything = context.builder, tuple(range(n))
     one = builder.constant(1, floats.dtype)
+    power = _power_near_inverse_size(context, floats) if n > 1 else one
+    scaled = [builder.binary("mul", power, element) for element in floats.elements]
+    minors = Minors(context, MatrixValue((n, n), scaled))
     scale = builder.binary("div", one, minors(everything, everything))
     elements = []
     for j in range(n):
@@ -199,8 +202,25 @@ def inverse(context: Context, x: MatrixValue) -> MatrixValue:
             rows, columns = _without(everything, i), _without(everything, j)
             cofactor = minors(rows, columns) if n > 1 else one
             signed = builder.unary("neg", cofactor) if (i + j) % 2 else cofactor
-            elements.append(builder.binary("mul", signed, scale))
+            elements.append(builder.binary("mul", builder.binary("mul", signed, scale), power))
     return MatrixValue((n, n), elements)
+
+
+_LARGE = {"f16": 3, "f32": 22, "f64": 170}
+"""The binary exponent from which determinants of a type may overflow, with their derivatives."""
+
+
+def _power_near_inverse_size(context: Context, x: MatrixValue) -> Value:
+    """A power of two for which the product with a large or small matrix is of moderate size."""
+    builder, exponent = context.builder, _LARGE[x.dtype.name]
+    sizes = [builder.unary("abs", element) for element in x.elements]
+    size = functools.reduce(functools.partial(builder.binary, "max"), sizes)
+    power = builder.constant(1.0, x.dtype)
+    for fn, sign in (("gt", 1), ("lt", -1)):
+        is_far = builder.compare(fn, size, builder.constant(2.0 ** (sign * exponent), x.dtype))
+        far = builder.constant(2.0 ** (-2 * sign * exponent), x.dtype)
+        power = builder.select(is_far, far, power)
+    return power
 
 
 class Minors:
