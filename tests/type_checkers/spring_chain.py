@@ -26,7 +26,7 @@ position = qd.Vector.field(2, qd.f32, shape=N, needs_grad=True)
 velocity = qd.Vector.field(2, qd.f32, shape=N, needs_grad=True)
 scale: qd.ScalarField[qd.f32] = qd.field(qd.f32, shape=(), needs_grad=True)
 loss = qd.field(qd.f32, shape=(), needs_grad=True)
-counts = qd.field(qd.i32, shape=N)
+counts = qd.field(qd.i32, shape=N, device=0)
 springs = qd.field(Spring, shape=N - 1)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         offset: Any = None,
         needs_grad: bool = False,
         needs_dual: bool = False,
+        device: int | None = None,
     ) -> ScalarField[Number]: ...
     @overload
     def field(
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         offset: Any = None,
         needs_grad: bool = False,
         needs_dual: bool = False,
+        device: int | None = None,
     ) -> StructField[Element]: ...
     @overload
     def field(
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         offset: Any = None,
         needs_grad: bool = False,
         needs_dual: bool = False,
+        device: int | None = None,
     ) -> Any: ...
     def field(dtype: Any, shape: Any = None, *options: Any, **named: Any) -> Any:
         """Create a field."""
