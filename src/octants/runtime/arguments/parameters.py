@@ -8,6 +8,7 @@ depend on: nothing for a scalar, type and layout for an array, the value for a t
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
@@ -155,24 +156,18 @@ def key_term(leaf: Leaf, value: str) -> str:
 
 def array_key(value: Any) -> Any:
     """The key of an array argument: what code can depend on."""
-    handler = _ARRAY_KEYS.get(type(value))
-    return (_learn(type(value)) if handler is None else handler)(value)
+    kind = type(value)
+    found = _ARRAY_KEYS.get(kind)
+    if found is None:
+        found = _ARRAY_KEYS[kind] = _key_function(kind)
+    return found(value)
 
 
 NUMPY_FLAGS = 0x1 | 0x100 | 0x400  # row-major, aligned, writable
 
 
-def _ndarray_key(value: NdarrayHandle) -> Any:
-    return value.argument_key
-
-
 def _numpy_key(value: np.ndarray[Any, Any]) -> Any:
     return value.dtype, value.ndim, value.flags.num & NUMPY_FLAGS
-
-
-def _masked_key(value: Any) -> Any:  # noqa: ARG001
-    """The key of what no specialisation takes."""
-    return "masked"
 
 
 def _torch_key(value: Any) -> Any:
@@ -196,33 +191,22 @@ def _interface_key(value: Any) -> Any:
     return given["typestr"], len(given["shape"]), strides is None, is_read_only, number
 
 
-def _proxy_key(value: Any) -> Any:  # noqa: ARG001
-    return "proxy"
-
-
-def _other_key(value: Any) -> Any:
-    return template_key(value)
-
-
 _ARRAY_KEYS: dict[type, Callable[[Any], Any]] = {np.ndarray: _numpy_key}
 
 
-def _learn(kind: type) -> Callable[[Any], Any]:
-    handler = _other_key
+def _key_function(kind: type) -> Callable[[Any], Any]:
+    """The function of arrays of a type that returns their key."""
     if issubclass(kind, NdarrayHandle):
-        handler = _ndarray_key
-    elif is_masked_type(kind):
-        handler = _masked_key
-    elif issubclass(kind, np.ndarray):
-        handler = _numpy_key
-    elif hasattr(kind, "octants_ndarray"):  # see `launch.dlpack_arguments`
-        handler = _proxy_key
-    elif is_torch(kind):
-        handler = _torch_key
-    elif has_interface(kind):
-        handler = _interface_key
-    _ARRAY_KEYS[kind] = handler
-    return handler
+        return operator.attrgetter("argument_key")
+    if is_masked_type(kind):
+        return lambda _: "masked"  # which no specialisation takes
+    if issubclass(kind, np.ndarray):
+        return _numpy_key
+    if hasattr(kind, "octants_ndarray"):  # see `launch.dlpack_arguments`
+        return lambda _: "proxy"
+    if is_torch(kind):
+        return _torch_key
+    return _interface_key if has_interface(kind) else template_key
 
 
 def is_torch(kind: type) -> bool:
