@@ -9,25 +9,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 from collections.abc import Callable
-from ctypes import (
-    POINTER,
-    Structure,
-    c_char_p,
-    c_int32,
-    c_int64,
-    c_uint8,
-    c_uint16,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-    py_object,
-)
+from ctypes import POINTER, Structure, c_char_p, c_int64, c_void_p, py_object
 from typing import Any
 
 import numpy as np
 
 from octants.lazy_dataclass import dataclass
 from octants.runtime.arguments.conversions import numpy_type
+from octants.runtime.c_declarations import fields
 from octants.types.layouts import row_major
 
 CPU = (1, 0)
@@ -45,37 +34,24 @@ _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
 class DLTensor(Structure):
     """DLTensor; `strides` count elements."""
 
-    _fields_ = [
-        ("data", c_uint64),
-        ("device", c_int32),
-        ("ordinal", c_int32),
-        ("rank", c_int32),
-        ("kind", c_uint8),
-        ("bits", c_uint8),
-        ("lanes", c_uint16),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("offset", c_uint64),
-    ]
+    _fields_ = fields(
+        "uint64 data; int32 device, ordinal, rank; uint8 kind, bits; uint16 lanes; "
+        "int64* shape, strides; uint64 offset"
+    )
 
 
 class Managed(Structure):
     """DLManagedTensor, of libraries before version 1."""
 
-    _fields_ = [("tensor", DLTensor), ("context", c_void_p), ("deleter", c_void_p)]
+    _fields_ = fields("DLTensor tensor; void* context, deleter", DLTensor)
 
 
 class ManagedVersioned(Structure):
     """DLManagedTensorVersioned."""
 
-    _fields_ = [
-        ("major", c_uint32),
-        ("minor", c_uint32),
-        ("context", c_void_p),
-        ("deleter", c_void_p),
-        ("flags", c_uint64),
-        ("tensor", DLTensor),
-    ]
+    _fields_ = fields(
+        "uint32 major, minor; void* context, deleter; uint64 flags; DLTensor tensor", DLTensor
+    )
 
 
 _STRUCTURES: dict[bytes, type[Managed | ManagedVersioned]] = {

@@ -15,115 +15,77 @@ import os
 import traceback
 import weakref
 from collections.abc import Callable
-from ctypes import (
-    POINTER,
-    Structure,
-    c_char_p,
-    c_int,
-    c_int32,
-    c_int64,
-    c_size_t,
-    c_uint32,
-    c_void_p,
-    cast,
-)
+from ctypes import POINTER, Structure, c_void_p, cast
 from typing import Any
+
+from octants.runtime.c_declarations import fields
 
 _METADATA = 1
 _EXECUTE = 3
 _INTERNAL = 13
-_HEAD: list[tuple[str, Any]] = [("struct_size", c_size_t), ("extension", c_void_p)]
+_HEAD = "size_t struct_size; void* extension"
 
 
 class _Extension(Structure):
-    _fields_ = [("struct_size", c_size_t), ("type", c_int), ("next", c_void_p)]
+    _fields_ = fields("size_t struct_size; int type; void* next")
 
 
 class _Version(Structure):
-    _fields_ = [*_HEAD, ("major", c_int), ("minor", c_int)]
+    _fields_ = fields(f"{_HEAD}; int major, minor")
 
 
 class _Metadata(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("version", _Version),
-        ("traits", c_uint32),
-        ("state_type", c_int64),
-    ]
+    _fields_ = fields(
+        "size_t struct_size; _Version version; uint32 traits; int64 state_type", _Version
+    )
 
 
 class _MetadataExtension(Structure):
-    _fields_ = [("base", _Extension), ("metadata", POINTER(_Metadata))]
+    _fields_ = fields("_Extension base; _Metadata* metadata", _Extension, _Metadata)
 
 
 class _Api(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("version", _Version),
-        ("internal", c_void_p),
-        ("create_error", c_void_p),
-        ("message_of_error", c_void_p),
-        ("destroy_error", c_void_p),
-        ("register_handler", c_void_p),
-        ("get_stream", c_void_p),
-    ]
+    _fields_ = fields(
+        f"{_HEAD}; _Version version; void* internal, create_error, message_of_error, "
+        "destroy_error, register_handler, get_stream",
+        _Version,
+    )
 
 
 class _ErrorArguments(Structure):
-    _fields_ = [*_HEAD, ("message", c_char_p), ("code", c_int)]
+    _fields_ = fields(f"{_HEAD}; char* message; int code")
 
 
 class _DestroyArguments(Structure):
-    _fields_ = [*_HEAD, ("error", c_void_p)]
+    _fields_ = fields(f"{_HEAD}; void* error")
 
 
 class _StreamArguments(Structure):
-    _fields_ = [*_HEAD, ("context", c_void_p), ("stream", c_void_p)]
+    _fields_ = fields(f"{_HEAD}; void* context, stream")
 
 
 class _Buffer(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("dtype", c_int),
-        ("data", c_void_p),
-        ("rank", c_int64),
-        ("dims", POINTER(c_int64)),
-    ]
+    _fields_ = fields(f"{_HEAD}; int dtype; void* data; int64 rank; int64* dims")
 
 
 class _Buffers(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("size", c_int64),
-        ("types", c_void_p),
-        ("buffers", POINTER(POINTER(_Buffer))),
-    ]
+    _fields_ = fields(f"{_HEAD}; int64 size; void* types; _Buffer** buffers", _Buffer)
 
 
 class _Scalar(Structure):
-    _fields_ = [("dtype", c_int), ("value", POINTER(c_int64))]
+    _fields_ = fields("int dtype; int64* value")
 
 
 class _Attributes(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("size", c_int64),
-        ("types", c_void_p),
-        ("names", c_void_p),
-        ("scalars", POINTER(POINTER(_Scalar))),
-    ]
+    _fields_ = fields(f"{_HEAD}; int64 size; void* types, names; _Scalar** scalars", _Scalar)
 
 
 class _Frame(Structure):
-    _fields_ = [
-        *_HEAD,
-        ("api", POINTER(_Api)),
-        ("context", c_void_p),
-        ("stage", c_int32),
-        ("arguments", _Buffers),
-        ("results", _Buffers),
-        ("attributes", _Attributes),
-    ]
+    _fields_ = fields(
+        f"{_HEAD}; _Api* api; void* context; int32 stage; _Buffers arguments, results; "
+        "_Attributes attributes",
+        *(_Api, _Buffers, _Attributes),
+    )
 
 
 _CREATE_ERROR = ctypes.CFUNCTYPE(c_void_p, POINTER(_ErrorArguments))

@@ -21,8 +21,9 @@ class Typed(Structure):
         super().__init__(kind=self.KIND, **fields)
 
 
-def _typed(name: str, kind: int, declarations: str) -> type[Typed]:
-    members = {"KIND": kind, "_fields_": fields(f"int32 kind; void* next; {declarations}")}
+def _typed(name: str, kind: int, declarations: str, *structures: type[Structure]) -> type[Typed]:
+    declared = fields(f"int32 kind; void* next; {declarations}", *structures)
+    members = {"KIND": kind, "_fields_": declared}
     return type(name, (Typed,), members)
 
 
@@ -69,19 +70,12 @@ ShaderStageCreateInfo = _typed(
     18,
     "uint32 flags, stage; uint64 module; char* name; void* specialisation",
 )
-
-
-class ComputePipelineCreateInfo(Typed):
-    """A pipeline of one stage."""
-
-    KIND = 29
-    _fields_ = (
-        *fields("int32 kind; void* next; uint32 flags"),
-        ("stage", ShaderStageCreateInfo),
-        *fields("uint64 layout, base; int32 base_index"),
-    )
-
-
+ComputePipelineCreateInfo = _typed(
+    "ComputePipelineCreateInfo",
+    29,
+    "uint32 flags; ShaderStageCreateInfo stage; uint64 layout, base; int32 base_index",
+    ShaderStageCreateInfo,
+)
 PipelineLayoutCreateInfo = _typed(
     "PipelineLayoutCreateInfo",
     30,
@@ -171,11 +165,9 @@ class MemoryHeap(Structure):
 class MemoryProperties(Structure):
     """All types and heaps of a device."""
 
-    _fields_ = (
-        *fields("uint32 type_count"),
-        ("types", MemoryType * 32),
-        *fields("uint32 heap_count"),
-        ("heaps", MemoryHeap * 16),
+    _fields_ = fields(
+        "uint32 type_count; MemoryType types[32]; uint32 heap_count; MemoryHeap heaps[16]",
+        *(MemoryType, MemoryHeap),
     )
 
 
@@ -214,10 +206,4 @@ FloatControls = _typed("FloatControls", 1000197000, "uint32 values[17]")
 SubgroupProperties = _typed(
     "SubgroupProperties", 1000094000, "uint32 size, stages, operations, quads"
 )
-
-
-class Properties2(Typed):
-    """The properties of a device, with extensions."""
-
-    KIND = 1000059001
-    _fields_ = (*fields("int32 kind; void* next"), ("properties", DeviceProperties))
+Properties2 = _typed("Properties2", 1000059001, "DeviceProperties properties", DeviceProperties)

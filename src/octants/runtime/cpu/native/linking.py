@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from octants.cache import configured_store
 from octants.deferred_import import Deferred
 from octants.diagnostics.exceptions import OctantsRuntimeError
+from octants.runtime.c_declarations import fields
 from octants.runtime.cpu.loader.elf import CODE, CONSTANTS, ObjectFile
 from octants.runtime.cpu.loader.executable import ExecutableMemory
 from octants.runtime.cpu.loader.relocations import Refused
@@ -210,12 +211,7 @@ class Support:
 class _Method(ctypes.Structure):
     """A ``PyMethodDef``."""
 
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("documentation", ctypes.c_char_p),
-    ]
+    _fields_ = fields("char* name; void* function; int flags; char* documentation")
 
 
 _FASTCALL = 0x80  # the function takes an array of arguments, and their number
