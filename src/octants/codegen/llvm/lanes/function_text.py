@@ -310,14 +310,14 @@ class LaneText(FunctionText):
 
     def _neighbours(self, register: str, first: str) -> str:
         """Return a vector of a number and its successors."""
-        return self.progression(register, first, 1, exact=True)
+        return self.progression(register, first)
 
-    def progression(self, register: str, first: str, step: int, *, exact: bool = False) -> str:
-        """Return a linear vector."""
+    def progression(self, register: str, first: str) -> str:
+        """Return successive numbers, which do not wrap, as a linear vector."""
         wide = self.spread(register, first)
-        numbers = ", ".join(f"{register} {lane * step}" for lane in range(self.lanes))
+        numbers = ", ".join(f"{register} {lane}" for lane in range(self.lanes))
         lanes = self.assign_vector(f"add {self.vector(register)} {wide}, <{numbers}>")
-        self.linear[lanes] = LinearVector(first, step, exact)
+        self.linear[lanes] = LinearVector(first, 1, exact=True)
         return lanes
 
     # -- pure instructions ----------------------------------------------------------------------

@@ -65,14 +65,14 @@ class Segments:
         self._phi = f.open_phi(register, (first, before))
         f.item = self._phi.name
         self._begin_tile(f)
-        f.bind(index, f.progression(register, f.item, 1, exact=True))
+        f.bind(index, f.progression(register, f.item))
         moved = f.apply("sub", register, f.item, self._begin)
         if f.rows is not None:
             f.position_in_row = f.apply("add", register, position, moved)
         for value, start in starts.items():
             by = f.code.convert(moved, index.type, value.type)
             start = arithmetic.combine(f, "add", value.type, start, by)
-            f.iterations[value] = f.progression(f.type(value.type), start, 1, exact=True)
+            f.iterations[value] = f.progression(f.type(value.type), start)
 
     def next(self, f: LaneText, end: str) -> tuple[str, str]:
         """Write the end of the loop over tiles; return the next segment, and if there is one."""
