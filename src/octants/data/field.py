@@ -74,6 +74,7 @@ class Field(Tensor[E], FieldHandle):
         self._primal = primal  # None for a primal: a reference to itself would keep it alive
         self._companions: dict[Companion, Field] = {}
         self._layout: Layout | None = None
+        self._sparsity_of_memory: Sparsity | None = None
         self._runtime = current_runtime.runtime()
         self._runtime.register(self)
 
@@ -214,14 +215,14 @@ class Field(Tensor[E], FieldHandle):
 
     def active_elements(self) -> Array | None:
         """Whether each element is in an active cell, if it is a sparse field; None for others."""
-        sparsity = self.sparsity if self._is_sparse else None
+        sparsity = self._sparsity_of_memory
         return None if sparsity is None else sparse_blocks.active_elements(sparsity)
 
     def _activate(self, values: Any, region: ElementRange) -> Any:
         """Activate the cells that the element at a region is in; leave out inactive cells where all
         elements are written.
         """
-        sparsity = self.sparsity
+        sparsity = self._sparsity_of_memory
         if sparsity is None:
             return values
         if region:
@@ -249,7 +250,8 @@ class Field(Tensor[E], FieldHandle):
         """Take the memory that `allocate` gives."""
         self._opened, self._layout = window, layout
         current_runtime.note_change()
-        self._is_sparse = self.sparsity is not None
+        self._sparsity_of_memory = self.sparsity
+        self._is_sparse = self._sparsity_of_memory is not None
 
     @internal
     def layouts(self) -> Mapping[Companion, Layout]:

@@ -88,10 +88,11 @@ class HostWindow:
         """Store values that broadcast to what lies at ``region``."""
         location = region
         if self._splits is not None:
-            location = self._locate(region)
-            values = np.broadcast_to(values, self.shape[len(region) :])
-            parts = self._splits[len(region) :]
-            values = values.reshape([extent for split in parts for _, extent in split])
+            location, shape = self._locate(region), self.shape[len(region) :]
+            if shape:
+                parts = self._splits[len(region) :]
+                extents = [extent for split in parts for _, extent in split]
+                values = np.broadcast_to(values, shape).reshape(extents)
         axes = len(self.shape) - self.rank
         if region or not axes or self._parts.size < _BLOCK:
             self._parts[location] = values

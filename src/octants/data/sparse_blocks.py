@@ -108,9 +108,8 @@ def _content(array: Any, is_activity: bool, node: TreeBlock, axes: Axes) -> Cell
 def activate(sparsity: Sparsity, index: tuple[int, ...]) -> None:
     """Activate the cells that an element lies in; the index counts from 0."""
     for level in sparsity.levels:
-        coordinates = [
-            k * n // extent for k, n, extent in zip(index, level.cells, sparsity.shape, strict=True)
-        ]
+        extents = zip(index, level.cells, sparsity.shape, strict=True)
+        coordinates = [k * n // extent for k, n, extent in extents]
         if not level.is_dynamic:
             _raise(level.activity, _number(coordinates, level.cells), 1)
             continue
@@ -125,7 +124,11 @@ def _raise(activity: Any, number: int, least: int) -> None:
 
 
 def _number(coordinates: list[int], extents: tuple[int, ...]) -> int:
-    return int(np.ravel_multi_index(coordinates, extents)) if extents else 0
+    """The row-major number of a cell."""
+    number = 0
+    for coordinate, extent in zip(coordinates, extents, strict=True):
+        number = number * extent + coordinate
+    return number
 
 
 def active_elements(sparsity: Sparsity) -> Array:

@@ -14,6 +14,7 @@ from octants.types.scalars import DType, from_numpy
 Array = np.ndarray[Any, Any]
 
 
+_PYTHON_NUMBERS = frozenset((int, float))
 _KINDS = {"U": "text", "S": "bytes", "c": "complex numbers"}
 
 
@@ -24,8 +25,13 @@ def fail(what: str, problem: str) -> NoReturn:
 
 def to_array(what: str, elements: Any, dt: Any) -> Array:
     """An array of one or two axes from nested sequences, arrays and matrices."""
+    is_list = isinstance(elements, (list, tuple))
+    if is_list and elements and _PYTHON_NUMBERS.issuperset(map(type, elements)):
+        array = np.array(elements)
+        if array.dtype.kind in "if":
+            return array if dt is None else convert(array, resolve(dt))
     refuse_masked(what, elements)
-    if isinstance(elements, (list, tuple)):
+    if is_list:
         elements = [np.asarray(item) if np.ndim(item) else item for item in elements]
     try:
         array = np.array(elements)

@@ -102,7 +102,10 @@ class Matrix:
     # -- elements -------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Any:
-        return _wrap(self._array[index], self._declared)
+        array = self._array
+        if type(index) is int and array.ndim == 1:
+            return array.item(index)
+        return _wrap(array[index], self._declared)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._array[index] = _plain(value)
@@ -561,13 +564,22 @@ def map_elements(function: Callable[..., Any], *operands: Any) -> Any:
         return _wrap(function(*plain), declared)
 
 
+def _map_two(function: Callable[..., Any], a: Any, b: Any) -> Any:
+    """`map_elements` of two operands, of which most are matrices of one shape."""
+    if isinstance(a, Matrix) and isinstance(b, Matrix) and a._array.shape == b._array.shape:
+        declared = b._declared if a._declared is None else a._declared
+        with np.errstate(all="ignore"):
+            return _wrap(function(a._array, b._array), declared)
+    return map_elements(function, a, b)
+
+
 def _install_operators() -> None:
     symbols = "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift".split()
     for name in [*symbols, "lt", "le", "gt", "ge", "eq", "ne"]:
         function, dunder = getattr(operator, name), name.rstrip("_")
-        setattr(Matrix, f"__{dunder}__", lambda a, b, f=function: map_elements(f, a, b))
+        setattr(Matrix, f"__{dunder}__", lambda a, b, f=function: _map_two(f, a, b))
         if name in symbols:
-            setattr(Matrix, f"__r{dunder}__", lambda a, b, f=function: map_elements(f, b, a))
+            setattr(Matrix, f"__r{dunder}__", lambda a, b, f=function: _map_two(f, b, a))
 
 
 _install_operators()
