@@ -1,4 +1,4 @@
-"""Large modules are optimised less, which changes no bit of what they compute."""
+"""Large modules, and those in lanes, are optimised less; no bit of a result changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import octants as qd
 from octants import driver
 from octants.codegen.llvm import cpu, llvmlite_driver
+from octants.codegen.llvm.lanes.vector_capabilities import lanes_of_target
 from tests.ir.parser import parse
 
 SINE = """\
@@ -54,10 +55,8 @@ def results(limit: int, simd: str, monkeypatch: pytest.MonkeyPatch) -> list[byte
     return [array.to_numpy().tobytes() for array in (x, y, x.grad, y.grad)]
 
 
-@pytest.mark.parametrize("simd", ["never", "always"])
-def test_bits_do_not_depend_on_the_size_of_a_module(
-    simd: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def managers_made(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The lists of passes that are run by name from here on."""
     runs = []
     make = llvmlite_driver._manager_of
 
@@ -66,11 +65,33 @@ def test_bits_do_not_depend_on_the_size_of_a_module(
         return make(names)
 
     monkeypatch.setattr(llvmlite_driver, "_manager_of", seen)
+    return runs
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+def test_bits_do_not_depend_on_the_size_of_a_module(
+    simd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = managers_made(monkeypatch)
+    few = llvmlite_driver._FOR_LARGE
     small = results(1 << 30, simd, monkeypatch)
-    assert not runs
+    assert few not in runs
     large = results(0, simd, monkeypatch)
-    assert len(runs) == 2
+    assert runs.count(few) == 2
     assert large == small
+
+
+@pytest.mark.parametrize("simd", ["never", "always"])
+def test_passes_run_by_function_if_no_loop_is_left_to_vectorise(
+    simd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = managers_made(monkeypatch)
+    target = cpu.host_target()
+    cpu.compile_module(parse(SINE), target, simd=simd)
+    is_in_lanes = simd == "always" and lanes_of_target(target) > 0
+    assert (llvmlite_driver._BEFORE_FUNCTIONS in runs) == is_in_lanes
+    cpu.compile_module(parse(SINE), target, simd=simd, opt_level=3)
+    assert len(runs) == 2 * is_in_lanes
 
 
 LOOP = """\

@@ -293,19 +293,20 @@ def test_a_loop_adds_in_vectors_where_workers_are_separate() -> None:
     assert "atomicrmw" in task
 
 
-def test_forward_sums_have_parts() -> None:
+@pytest.mark.parametrize("stride", [1, 5])
+def test_forward_sums_have_parts(stride: int) -> None:
     start(3)
     world = World()
-    count = qd.field(qd.i32, 23)
+    count = qd.field(qd.i32, 23 * stride)
 
     @qd.kernel
     def histogram():
         for i in world.index:
-            count[world.index[i]] += 1
+            count[stride * world.index[i]] += 1
 
     assert "_combine_0(" in histogram.inspect().llvm_ir
     histogram()
-    found = np.bincount(world.index.to_numpy(), minlength=23)
+    found = np.bincount(stride * world.index.to_numpy(), minlength=23 * stride)
     assert count.to_numpy().tolist() == found.tolist()
 
 

@@ -114,9 +114,7 @@ def compile_modules(
     with stage("LLVM text"):
         text, kernels = _write(modules, target, simd, fast_math)
         written = text.finish()
-    module, machine = llvmlite_driver.optimised(
-        written, target, opt_level, unswitches=text.unswitches
-    )
+    module, machine = _run_passes(text, written, target, opt_level)
     with stage("LLVM emit") as note:
         code = machine.emit_object(module)
         note.gives(code.__len__, "bytes")
@@ -154,7 +152,17 @@ def _optimised(
     module: Module, target: Target, level: int, *, simd: str = NEVER, fast_math: bool = False
 ) -> tuple[Any, Any]:
     text, _ = _write([module], target, simd, fast_math)
-    return llvmlite_driver.optimised(text.finish(), target, level, unswitches=text.unswitches)
+    return _run_passes(text, text.finish(), target, level)
+
+
+def _run_passes(text: ModuleText, written: str, target: Target, level: int) -> tuple[Any, Any]:
+    return llvmlite_driver.optimised(
+        written,
+        target,
+        level,
+        by_function=not text.has_module_passes,
+        unswitches=text.unswitches,
+    )
 
 
 # -- functions ----------------------------------------------------------------------------------
@@ -260,6 +268,8 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         name += _SINGLE
         if not (choice.fewest or needs_single):
             return
+    if choice.fewest or not choice.lanes:
+        kernel.text.has_module_passes |= work_item_loop.may_vectorise(task)
     f = FunctionText(kernel, machine, TABLE, position)
     f.restartable = restartable(task.body)
     f.reserved, f.normal_roots = pushes_in_reserve(task.body), _normal_roots(kernel, task)

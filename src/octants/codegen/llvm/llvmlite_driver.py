@@ -66,10 +66,10 @@ _FOR_LARGE = ("always_inliner", "simplify_cfg", "instruction_combine", "simplify
 
 _BEFORE_FUNCTIONS = ("always_inliner", "global_dead_code_eliminate")
 _AFTER_FUNCTIONS = ("loop_unroll", "instruction_combine", "simplify_cfg")
-"""The passes before and after those of each function, for NVIDIA's GPUs.
+"""The passes before and after those of each function, for NVIDIA's GPUs and lanes of CPUs.
 
 LLVM's passes of a module take up to twice as long, and make the same instructions, or as many to a
-few percent: they vectorise, which threads do not need, and combine instructions four more times.
+few percent: they vectorise, which neither needs, and combine instructions four more times.
 """
 
 _VECTOR = re.compile(r"<\d+ x ")
@@ -96,13 +96,17 @@ class _Passes:
     few: tuple[str, ...] = ()
 
 
-def _passes_for(text: str, target: Target, level: int, unswitches: bool) -> _Passes:
+def _passes_for(
+    text: str, target: Target, level: int, by_function: bool, unswitches: bool
+) -> _Passes:
     """Choose passes for a target, an optimisation level, and the size of a text.
 
-    A text `unswitches` if the same condition always skips or runs some blocks of its loops: the
-    pipeline of level 3 writes these loops twice, so that the one without them can run in vectors.
+    A text of a CPU runs `by_function` if no loops are left for LLVM to vectorise. It `unswitches`
+    if the same condition always skips or runs some blocks of its loops: the pipeline of level 3
+    writes these loops twice, so that the one without them can run in vectors.
     """
-    if target.arch == "cuda" and level > 0:
+    by_function &= level < 3 and not is_large(text)
+    if level > 0 and (by_function or target.arch == "cuda"):
         return _Passes(level, level >= 2, level >= 2, level >= 3, by_function=True)
     if not is_large(text):
         pipeline = 3 if level == 2 and unswitches else level
@@ -196,7 +200,12 @@ def _set_options() -> None:
 
 
 def optimised(
-    text: str, target: Target, level: int, *, unswitches: bool = False
+    text: str,
+    target: Target,
+    level: int,
+    *,
+    by_function: bool = False,
+    unswitches: bool = False,
 ) -> tuple[Any, Any]:
     """Run LLVM's passes on a text.
 
@@ -206,6 +215,7 @@ def optimised(
         text: LLVM IR.
         target: The CPU to generate code for.
         level: The optimisation level, 0 to 3.
+        by_function: Whether a CPU's text has nothing for LLVM's passes of modules.
         unswitches: Whether the same condition always skips or runs some blocks of its loops.
 
     Returns:
@@ -215,7 +225,7 @@ def optimised(
     hides = is_x64(target) and llvm.llvm_version_info[0] < opaque_splats.MENDED
     if hides and level == 0:
         text = opaque_splats.hide_all(text)
-    passes = _passes_for(text, target, level, unswitches)
+    passes = _passes_for(text, target, level, by_function, unswitches)
     if passes.few:
         machine = _machine(target, passes.level)
     if passes.few or passes.by_function:
@@ -237,8 +247,8 @@ def optimised(
         else:
             few = passes.few
             _run(_manager_of(few) if few else builder.getModulePassManager(), [module], builder)
-    has_vectors = not passes.few or _VECTOR.search(text) is not None
-    if level > 0 and is_x64(target) and has_vectors:
+    may_vectorise = not (passes.few or passes.by_function)
+    if level > 0 and is_x64(target) and (may_vectorise or _VECTOR.search(text)):
         module = _hide(text, module, target, machine, hides)
     return module, machine
 

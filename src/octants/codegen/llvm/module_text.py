@@ -26,6 +26,8 @@ class ModuleText:
         self.lane_sums = 0  # calls of functions that add numbers of lanes to one element
         self.unswitches = False
         """Whether the same condition always skips or runs some blocks of loops."""
+        self.has_module_passes = False
+        """Whether LLVM's passes of a module pay: they vectorise loops, and inline by cost."""
         self._functions: list[str] = []
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()

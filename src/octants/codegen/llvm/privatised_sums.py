@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from octants import abi
 from octants.analysis.cost_model import GRAIN
 from octants.analysis.sums.privatisation import AlternatingChunks, PrivatisedSums
-from octants.codegen import arithmetic
 from octants.codegen.llvm.function_text import FunctionText
 from octants.codegen.llvm.types_and_literals import known
 from octants.ir import ops
@@ -28,6 +27,7 @@ from octants.types.layouts import Layout
 _WORTH = 32  # bytes of copies that are worth one addition that is not atomic
 _WORTH_IN_ORDER = 256  # the same where one thread would make all additions otherwise
 _TRIPS = 16  # of a loop whose trip count is unknown
+_AT_ONCE = 32  # numbers of a copy
 _NEVER = 1 << 40  # a length that no chunk has
 _FIXED, _WRAPS = 1, 2
 
@@ -224,9 +224,8 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
     displacement = f.assign(f"mul i64 {part.name}, {size}")
     displacement = f.assign(f"add i64 {displacement}, {offset}")
     base = f.assign(f"getelementptr i8, ptr {parts}, i64 {displacement}")
-    f.branch_if(is_used, "number", "next")
+    f.branch_if(is_used, "numbers", "next")
     _add_numbers(f, target, original, base)
-    f.start("next")
     following = f.assign(f"add i64 {part.name}, 1")
     f.close_phi(part, (following, "next"))
     f.branch_if(f.assign(f"icmp slt i64 {following}, {count}"), "part", "return")
@@ -234,7 +233,7 @@ def write_combine(f: FunctionText, sums: PrivatisedSums, number: int) -> None:
 
 
 def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) -> None:
-    """Add a range of numbers of one copy to the target.
+    """Add a range of numbers of one copy to the target, in vectors, up to the label "next".
 
     Args:
         f: The combining function, whose parameters are the bounds of the range.
@@ -243,19 +242,26 @@ def _add_numbers(f: FunctionText, target: ArrayRef, original: str, base: str) ->
         base: The address of the copy.
     """
     dtype = target[0].dtype
-    register = f.type(dtype)
-    before = f.label
-    f.start("number")
-    number = f.open_phi("i64", ("%begin", before))
-    to, source = (
-        f.assign(f"getelementptr {register}, ptr {start}, i64 {number.name}")
-        for start in (original, base)
-    )
-    old, more = (
-        f.assign(f"load {register}, ptr {address}, align {dtype.size}") for address in (to, source)
-    )
-    total = arithmetic.combine(f, "add", dtype, old, more)
-    f.emit(f"store {register} {total}, ptr {to}, align {dtype.size}")
-    following = f.assign(f"add i64 {number.name}, 1")
-    f.close_phi(number, (following, f.label))
-    f.branch_if(f.assign(f"icmp slt i64 {following}, %end"), "number", "next")
+    register, add = f.type(dtype), "fadd" if dtype.is_float else "add"
+    f.start("numbers")
+    whole = f.apply("and", "i64", f.apply("sub", "i64", "%end", "%begin"), -_AT_ONCE)
+    middle = f.apply("add", "i64", "%begin", whole)
+    vector = f"<{_AT_ONCE} x {register}>"
+    for kind, step, first, bound, name, after in (
+        (vector, _AT_ONCE, "%begin", middle, "vector", "others"),
+        (register, 1, middle, "%end", "number", "next"),
+    ):
+        before = f.label
+        f.branch_if(f.apply("icmp slt", "i64", first, bound), name, after)
+        f.start(name)
+        number = f.open_phi("i64", (first, before))
+        to, source = (
+            f.assign(f"getelementptr {register}, ptr {start}, i64 {number.name}")
+            for start in (original, base)
+        )
+        old, more = (f.assign(f"load {kind}, ptr {x}, align {dtype.size}") for x in (to, source))
+        f.emit(f"store {kind} {f.apply(add, kind, old, more)}, ptr {to}, align {dtype.size}")
+        following = f.apply("add", "i64", number.name, step)
+        f.close_phi(number, (following, name))
+        f.branch_if(f.apply("icmp slt", "i64", following, bound), name, after)
+        f.start(after)

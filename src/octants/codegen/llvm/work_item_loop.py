@@ -51,6 +51,13 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     f.branch_if(goes_on, "item", after)
 
 
+def may_vectorise(task: Task) -> bool:
+    """Whether LLVM may vectorise a loop: it has no loops or branches inside."""
+    bodies = [task.body] if task.is_parallel else []
+    bodies += (op.body for op in task.body.walk() if isinstance(op, ops.Loop))
+    return any(not any(op.REGIONS for op in body.ops) for body in bodies)
+
+
 def outside_loops(body: Block) -> set[Block]:
     """Return the blocks outside of all loops, in a body that has loops."""
     found, pending, has_loops = set(), [body], False

@@ -14,7 +14,7 @@ from octants.codegen.llvm.lanes.function_text import LaneText
 from octants.codegen.llvm.math_functions import ATTRIBUTES, MathCall, captured, finished
 from octants.ir import ops
 from octants.ir.core import Block, Value
-from octants.mathlib.function_registry import MathFunction
+from octants.mathlib.function_registry import HELPERS, MathFunction
 from octants.types.scalars import f32, f64, u1
 
 _LONG = 16
@@ -29,6 +29,7 @@ def call(f: LaneText, op: MathCall) -> str:
     if not f.is_vector(*op.operands):
         return math_functions.call_scalar(f, op)
     name = f.text.helper(f"{op.name}.x{f.lanes}", lambda _, name: _text(f, op, name))
+    f.text.has_module_passes |= op.function.name in HELPERS
     block = op.function.block
     given = [(f.type(arg.type), x) for arg, x in zip(block.args, op.operands, strict=True)]
     return f.call_vector(name, f.type(block.yielded[0].type), given, op.attribute)
