@@ -122,7 +122,8 @@ WANTED = {
         long vector replaced under a condition; long vectors exchanged; long vector rotated;
         long vectors added; store to a long vector; loop over a long vector;
         matrix times long vector""",
-    "blocks": """barrier; shared array of floats; shared array of integers;
+    "blocks": """one number from a block; shared number from a block; barrier;
+        shared array of floats; shared array of integers;
         sum in a shared array; store under a condition; read of a shared array: one;
         read of a shared array: all; read of a shared array: under a condition;
         loop with barriers; branch with barriers; block: sum; block: scan; block: integers;

@@ -1,7 +1,8 @@
 """Loops whose work items share a block: shared arrays, barriers, sums and scans, shuffles.
 
 Between two barriers each shared array is either stored to, element by element by its own work
-item, or read, or added to, so that programs do not race.
+item, or read, or added to, so that programs do not race. Some elements are stored by all work items
+of a block, which store one number.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def declare(shared: Shared) -> list[str]:
         make("y", "f", (n, 2), constant=False),
         make("u", "i", (n,), constant=False),
         make("z", "f", (_SUMS,), constant=False),
+        make("b", "f", (n,), constant=False),
     ]
     shared.arrays[0].element_shape = rng.choice([(), (), (), (2,)])
     return []
@@ -88,6 +90,7 @@ class _Loop:
         self.arrays: list[_SharedArray] = []
         self.is_rich = c.chance(0.3)  # in control flow between barriers
         self.thread = self.count = ""
+        self.totals: list[str] = []  # locals that are the same in all of a block
 
     def write(self) -> None:
         c = self.c
@@ -111,6 +114,10 @@ class _Loop:
             for _ in range(c.integer(2, 5)):
                 self._step()
             self._finish(rows, others, sums)
+            if self.totals:
+                c.note("one number from a block")
+                total = f"{c.pick(self.totals)} * {c.shared.arrays[1].at('1')}"
+                c.emit(f"{c.shared.arrays[7].at(f'{counter} // {self.size}')} = {total}")
         c.roles = {}
 
     def _declare_integer(self, word: str, low: int, high: int) -> str:
@@ -124,6 +131,7 @@ class _Loop:
             (3.0, _Loop._cooperate),
             (1.5, _Loop._iterate),
             (0.3, _Loop._branch),
+            (0.4, _Loop._share_one),
             (1.0, _Loop._local),
         ]
         options = self.c.rng.choices([make for _, make in table], [weight for weight, _ in table])
@@ -146,6 +154,19 @@ class _Loop:
             self._synchronise()
         for _ in range(c.integer(1, 2)):
             self._read(array)
+
+    def _share_one(self) -> None:
+        """One element, in which all work items store the same number."""
+        c, weights = self.c, self.c.shared.arrays[1]
+        c.note("shared number from a block")
+        name, total = c.shared.fresh("p"), c.shared.fresh("s")
+        shape = c.pick(["1", str(self.size)])
+        c.emit(f"{name} = {_BLOCK}.SharedArray({shape}, FP)")
+        value = c.pick(self.totals) if self.totals and c.chance(0.5) else weights.at("0")
+        c.emit(f"{name}[0] = 0.5 * {value} * {weights.at(self.argument)}")
+        self._synchronise()
+        c.emit(f"{total} = qd.sin({name}[0]) * ({fitting(c, 1.0, 1).text})")
+        c.scopes[-1].append(Variable(total, "f", -_LOCAL, _LOCAL))
 
     def _declare(self) -> _SharedArray:
         c = self.c
@@ -267,6 +288,7 @@ class _Loop:
         if kind == "sum":
             word = c.pick(["reduce_add"] * 6 + ["reduce_min", "reduce_max"])
             text = f"{round(4.0 / size, 4)} * {_BLOCK}.{word}({value}, {size}, FP)"
+            self.totals.append(name)
         elif kind == "scan":
             word = c.pick(["inclusive_add", "exclusive_add"] * 3 + ["inclusive_max"])
             text = f"{round(4.0 / size, 4)} * {_BLOCK}.{word}({value}, {size}, FP)"
