@@ -544,16 +544,21 @@ def test_compiled_gradients_without_fields_take_no_time_of_their_value() -> None
 
 
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
-def test_fields_that_a_call_reads_and_then_writes(transform: Any) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_fields_that_a_call_reads_and_updates(transform: Any, first: bool) -> None:
     qd.init(arch=qd.cpu)
     state = qd.field(qd.f32, shape=3)
 
     @qd.kernel
     def update(x: qd.types.ndarray(qd.f32, 1), y: qd.types.ndarray(qd.f32, 1)):
+        if qd.static(first):
+            for i in state:
+                state[i] += 1.0
         for i in x:
             y[i] = state[i] * x[i]
-        for i in x:
-            state[i] += 1.0
+        if qd.static(not first):
+            for i in state:
+                state[i] += 1.0
 
     function = qd.jax.function(update, out={"y": "x"})
     with pytest.raises(Exception, match="OCT375: `update` reads `state`"):

@@ -760,7 +760,11 @@ def test_gradients_in_other_threads_and_under_hooks() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["scratch", "cleared", "rows", "counted", "updated", "reset", "i32"]
+    "case",
+    [
+        *("scratch", "cleared", "filled", "rows", "counted"),
+        *("updated", "reset", "i32", "counted and read", "accumulated"),
+    ],
 )
 def test_fields_that_functions_write(case: str) -> None:
     """What a call reads and then writes, its derivative would read as the call has left it."""
@@ -818,11 +822,14 @@ def test_fields_that_functions_write(case: str) -> None:
     functions: dict[str, Any] = {
         "scratch": lambda x, y: (load(x), scale(x, y)),
         "cleared": lambda x, y: (add(x), scale(x, y), clear()),
+        "filled": lambda x, y: (state.fill(0.0), add(x), scale(x, y)),
         "rows": lambda x, y: (next_row(x, 0), next_row(x, 1), last_row(y)),
         "counted": lambda x, y: (count(), load(x), scale(x, y)),
         "updated": update,
         "reset": lambda x, y: (scale(x, y), load(x)),
         "i32": lambda x, y: (scale_by_counter(x, y), count()),
+        "counted and read": lambda x, y: (count(), scale_by_counter(x, y)),
+        "accumulated": lambda x, y: (add(x), scale(x, y)),
     }
     rows.fill(1.0)
     counter[None] = 2
@@ -830,7 +837,7 @@ def test_fields_that_functions_write(case: str) -> None:
     for _ in range(2):
         x.grad = None
         y = function(x)
-        if case in ("updated", "reset", "i32"):
+        if case in ("updated", "reset", "i32", "counted and read", "accumulated"):
             with pytest.raises(qd.OctantsRuntimeError, match="OCT375: .* in the same call"):
                 y.sum().backward()
             for forward in (function, torch.vmap(function)):

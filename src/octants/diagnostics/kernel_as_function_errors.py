@@ -249,14 +249,17 @@ class GradientEndsWithin(UserError):
 
 
 class StateChanged(UserError):
-    """A function read a field before it wrote it: its derivatives read what it wrote."""
+    """A function read in a field what earlier calls had left there, and changed it."""
 
     reader: str
     array: str
     writer: str
     code = "OCT375"
     title = (
-        "`{reader}` reads `{array}`, which `{writer}` then writes in the same call: a derivative"
-        " launches both again, and would read what the call has left there"
+        "`{reader}` reads `{array}`, whose elements from before the call `{writer}` changes in the"
+        " same call: a derivative launches both again, and would read what the call has left there"
     )
-    remedy = "pass `{array}` as an argument that is named in `inout`, or write it first"
+    remedy = (
+        "pass `{array}` as an argument that is named in `inout`, or set it first; count what no"
+        " kernel of the function reads by `+=`"
+    )

@@ -91,5 +91,5 @@ def check_operands(
         is_alone = is_reversed and len(launched) == 1
         for kernel, change in changed_operands(launched, since, before, is_own, is_alone=is_alone):
             raise FieldChanged(kernel, change.array, change.writer).at()
-        for reader, array, writer in changed_state(launched):
+        for reader, array, writer in changed_state(launched, before):
             raise StateChanged(reader, array, writer).at()

@@ -167,13 +167,15 @@ def changed_operands(
                 yield own.signature.kernel, Change(memory.name, f"kernel `{other.name}`")
 
 
-def changed_state(launched: Launched) -> Iterator[tuple[str, str, str]]:
-    """The fields that launches read, and that these or later ones write: the state of a function.
+def changed_state(launched: Launched, before: int) -> Iterator[tuple[str, str, str]]:
+    """The fields of which launches read what earlier calls have left, and that they change.
 
-    A derivative, which launches the kernels again, reads what the value has left there.
+    They are the state of a function: a derivative, which launches the kernels again, reads what the
+    value has left there. An update, such as ``+=``, reads in that sense what later launches read.
 
     Args:
-        launched: the launches, in order.
+        launched: the launches, of a derivative, in order.
+        before: the first number of the derivative.
 
     Yields:
         The name of the kernel that reads, of the field, and of the kernel that writes.
@@ -181,11 +183,13 @@ def changed_state(launched: Launched) -> Iterator[tuple[str, str, str]]:
     states = {key for own, _ in launched for key, _ in _fields_at(own, own.written)}
     if not states:
         return
+    stored = {key for own, _ in launched for key, _ in _fields_at(own, _accesses(own).stored)}
     read: list[tuple[Any, str, ArrayRegion]] = []
     written: list[tuple[Any, ArrayRegion]] = []
+    updated: list[tuple[Any, str, ArrayRegion]] = []
     for own, given in launched:
-        regions, name = own.regions.of(given), own.signature.kernel
-        for key, position in _fields_at(own, _read_first(own)):
+        regions, name, accesses = own.regions.of(given), own.signature.kernel, _accesses(own)
+        for key, position in _fields_at(own, accesses.read_first):
             region = _known_region(own, position, regions, "read")
             is_set = any(key == other and intersect(region, at) for other, at in written)
             if key in states and region is not _UNKNOWN and not is_set:
@@ -196,6 +200,14 @@ def changed_state(launched: Launched) -> Iterator[tuple[str, str, str]]:
             for other, reader, at in () if region is _UNKNOWN else read:
                 if other == key and intersect(region, at):
                     yield reader, own.arrays[position].name, name
+            memory = memory_at(own, position, given)
+            if key not in stored and not _host_wrote(memory, None, before):
+                updated.append((key, name, region))
+        for key, position in _fields_at(own, accesses.loaded):
+            region = _known_region(own, position, regions, "read")
+            for other, writer, at in () if region is _UNKNOWN else updated:
+                if other == key and at is not _UNKNOWN and intersect(region, at):
+                    yield name, own.arrays[position].name, writer
 
 
 _UNKNOWN: Any = ((),)
@@ -219,23 +231,45 @@ def _fields_at(
             yield memory_at(specialisation, k, ()).key, k
 
 
-def _read_first(specialisation: Specialisation) -> list[int]:
-    """The positions of the arrays that a kernel reads before it writes any of their elements."""
+class _Accesses(NamedTuple):
+    """The positions of arrays that a kernel accesses in some way.
 
-    def make() -> list[int]:
+    Those that it reads before it writes any of their elements, that it stores to, and of which it
+    uses elements, loaded or given by an update.
+    """
+
+    read_first: list[int]
+    stored: list[int]
+    loaded: list[int]
+
+
+def _accesses(specialisation: Specialisation) -> _Accesses:
+    def make() -> _Accesses:
         first: dict[Any, bool] = {}
+        stored, loaded = set(), set()
         module = specialisation.module
+        used = {operand for op in module.walk() for operand in op.operands}
         for op in module.walk():
             if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL:
-                first.setdefault(op.array.whole, isinstance(op, ops.Load))
-        return [k for k, array in enumerate(module.arrays) if first.get(array)]
+                array = op.array.whole
+                first.setdefault(array, isinstance(op, ops.Load))
+                if isinstance(op, ops.Store):
+                    stored.add(array)
+                elif not used.isdisjoint(op.results):
+                    loaded.add(array)
+        return _Accesses(
+            *(
+                [k for k, array in enumerate(module.arrays) if array in wanted]
+                for wanted in ({each for each in first if first[each]}, stored, loaded)
+            )
+        )
 
-    return specialisation.derive(("read first",), make)
+    return specialisation.derive(("accesses",), make)
 
 
 def reads_fields(specialisation: Specialisation) -> bool:
     """Whether a kernel reads fields, or ndarrays that it names."""
-    positions = *_only_read(specialisation, is_alone=False), *_read_first(specialisation)
+    positions = *_only_read(specialisation, is_alone=False), *_accesses(specialisation).loaded
     return any(isinstance(specialisation.sources[k], FieldSource) for k in positions)
 
 
