@@ -327,7 +327,7 @@ class LateWindow(FarWindow):
             super().write(values, region)
             return
         small = isinstance(values, np.ndarray) and values.nbytes <= _MOST_PUT_OFF
-        if small or is_number(values):
+        if small or is_scalar(values):
             kept = values.copy() if small else values
             if self.storage.puts_off(lambda: self.write(kept, region)):
                 return
