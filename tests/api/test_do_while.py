@@ -256,6 +256,27 @@ def test_a_bare_gradient_cannot_draw_the_numbers_of_several_launches() -> None:
         scatter.grad()
 
 
+@pytest.mark.parametrize("index", ["0", "p[i]"])
+def test_a_bare_gradient_notices_races_of_a_launch(index: str) -> None:
+    x, y = (qd.field(qd.f64, shape=3, needs_grad=True) for _ in range(2))
+    left, p = qd.field(qd.i32, shape=()), qd.field(qd.i32, shape=3)
+
+    @qd.kernel
+    def gather():
+        left[None] = 1
+        while qd.graph.do_while(left):
+            for i in x:
+                if qd.static(index == "0"):
+                    y[0] = x[i]
+                else:
+                    y[p[i]] = x[i]
+            left[None] -= 1
+
+    gather()
+    with pytest.raises(qd.OctantsError, match="OCT30[34]"):
+        gather.grad()
+
+
 def test_a_tape_has_no_gradients_of_the_arguments_of_several_launches() -> None:
     x = qd.field(qd.f64, shape=3, needs_grad=True)
     left = qd.field(qd.i32, shape=())

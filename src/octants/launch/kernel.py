@@ -181,7 +181,9 @@ class Kernel(Generic[P, R_co]):
         return is_known and (specialisation.is_valid is None or specialisation.is_valid())
 
     @internal
-    def check_gradient(self, specialisation: Specialisation) -> None:
+    def check_gradient(
+        self, specialisation: Specialisation, arguments: tuple[Any, ...], *, trusts: bool
+    ) -> None:
         """Raise an error if ``grad`` cannot reverse the launches by the module of the kernel.
 
         Only kernels of several launches look at the module: what is cached has none yet.

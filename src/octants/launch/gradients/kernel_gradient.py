@@ -64,7 +64,9 @@ class Differentiable(Protocol):
     def specialise(self, arguments: tuple[Any, ...]) -> Specialisation:
         """The kernel compiled for arguments like these."""
 
-    def check_gradient(self, specialisation: Specialisation) -> None:
+    def check_gradient(
+        self, specialisation: Specialisation, arguments: tuple[Any, ...], *, trusts: bool
+    ) -> None:
         """Raise an error if ``grad`` cannot reverse the launches by the module of the kernel.
 
         Only kernels of several launches look at the module: what is cached has none yet.
@@ -166,10 +168,10 @@ class Gradient(Generic[P]):
         """The reversal for arguments."""
         chosen = self._options
         specialisation = self.kernel.specialisation(arguments)
-        arguments = specialisation.complete(arguments)
         if not specialisation.has_gradients and not chosen.argument_gradients:
             raise NothingHasGradient(self.kernel.name).at()
-        self.kernel.check_gradient(specialisation)
+        self.kernel.check_gradient(specialisation, arguments, trusts=chosen.trusts)
+        arguments = specialisation.complete(arguments)
         warn_of_reverse(specialisation)
         merged = specialisation
         if not has_distinct_arrays(specialisation, arguments):

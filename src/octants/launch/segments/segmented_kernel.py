@@ -32,6 +32,7 @@ from octants.diagnostics.graph_errors import (
 from octants.diagnostics.span import Span
 from octants.diagnostics.tracebacks import shortens_tracebacks
 from octants.frontend.syntax import source
+from octants.launch.checks.race_checks import check_before_gradient
 from octants.launch.dlpack_arguments import import_arguments
 from octants.launch.kernel import Kernel
 from octants.launch.segments.checkpoint_status import GraphStatus
@@ -85,19 +86,25 @@ class SegmentedKernel(Kernel):
         """The last launches, by the key of the arguments."""
         return {}
 
-    def check_gradient(self, specialisation: Specialisation) -> None:
-        """Refuse random numbers, and minima and maxima of floats.
+    def check_gradient(
+        self, specialisation: Specialisation, arguments: tuple[Any, ...], *, trusts: bool
+    ) -> None:
+        """Refuse random numbers, minima and maxima of floats, and races.
 
-        The launches of segments drew other numbers than one of the whole. A reverse kernel finds
-        the winner of a maximum by its bits. With `fast_math` those of the whole may differ from
-        those of the segments: what is a product and a sum of one segment may be in different loops
-        of the whole.
+        The whole runs its loops in order, so that only segments show races. Their launches drew
+        other numbers than one of the whole. A reverse kernel finds the winner of a maximum by its
+        bits. With `fast_math` those of the whole may differ from those of the segments: what is a
+        product and a sum of one segment may be in different loops of the whole.
         """
         if not self._steps:
             return
         launched = self._launched.get(specialisation.key)
         if launched is not None and launched.is_after(specialisation):
             launched.note(specialisation)
+        for kernel in () if trusts else self._segments.values():
+            segment = kernel.specialisation(arguments)
+            given = segment.complete(arguments)
+            check_before_gradient(segment, segment.number, given, always=False, effects=False)
         extrema = ("min", "max") if options.current().fast_math else ()
         for op in specialisation.module.walk():
             if isinstance(op, ops.Random):
