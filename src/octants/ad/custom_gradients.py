@@ -85,7 +85,7 @@ class ReplacedFunction:
             result = self.function(*args, **named)
         gradient = functools.partial(self.grad, *args, **named)
         name = self.function.__name__
-        needed = [tape.need(memory, reader=name) for memory in call.memories.values()]
+        needed = tape.need_all(call.memories.values(), name)
         tape.append(CustomEntry(name, gradient, needed, call.written))
         return result
 

@@ -641,7 +641,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
     @property
     def shared_version(self) -> int:
         """The number of writes through torch's tensors on this memory, as torch counts them."""
-        return torch_and_dlpack_conversion.writes_of(self._tensor)
+        tensor = self._tensor
+        return 0 if tensor is None else torch_and_dlpack_conversion.writes_of(tensor)
 
     @property
     def identity(self) -> Hashable:

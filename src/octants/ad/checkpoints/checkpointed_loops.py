@@ -248,8 +248,7 @@ class LoopEntry:
         self._loop.steps = self._steps
         if self._steps:
             tape.count_copies(self._snapshots.peak)
-            memories = self._runner.memories()
-            self._contents = [tape.need(memory, None, _WHAT) for memory in memories]
+            self._contents = tape.need_all(self._runner.memories(), _WHAT)
             tape.append(self)
         return has_ended
 

@@ -75,7 +75,7 @@ class Implicit:
         memories = {name: memory_of(a, name) for name, a in arguments.items() if _is_array(a)}
         for memory in memories.values():
             tape.touch(memory)
-        contents = [tape.need(memory, reader=self.name) for memory in memories.values()]
+        contents = tape.need_all(memories.values(), self.name)
         written = {*call.written, *(memory.key for memory in list(memories.values())[:1])}
         propagate = partial(self._propagate, arguments, memories)
         tape.append(CustomEntry(self.name, propagate, contents, written))

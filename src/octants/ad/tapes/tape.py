@@ -1025,6 +1025,13 @@ class Tape:
 
     @internal
     @_one_at_a_time
+    def need_all(self, memories: Iterable[TapedMemory], reader: str) -> list[Content]:
+        """The present contents of arrays, which the reverse of ``reader`` needs."""
+        ledger = self._ledger
+        return [ledger.need(memory, reader=reader) for memory in memories]
+
+    @internal
+    @_one_at_a_time
     def check_budget(
         self, writer: str, writes: Sequence[MemoryRegion], needs: Sequence[MemoryRegion] = ()
     ) -> None:

@@ -30,12 +30,9 @@ class Accessed:
 def intersect(one: ArrayRegion, other: ArrayRegion) -> bool:
     """Whether two regions of one array may have an element in common."""
     if one is None or other is None:
-        return _may_have_elements(one) and _may_have_elements(other)
+        region = other if one is None else one
+        return region is None or any(_overlap(ranges, ranges) for ranges in region)
     return any(_overlap(a, b) for a in one for b in other)
-
-
-def _may_have_elements(region: ArrayRegion) -> bool:
-    return region is None or any(_overlap(ranges, ranges) for ranges in region)
 
 
 def _overlap(one: IndexRanges, other: IndexRanges) -> bool:
@@ -156,8 +153,9 @@ def rows_of(region: ArrayRegion) -> Rows:
     """The rows in which a region lies."""
     if not region or not region[0]:
         return None
-    first = min(ranges[0][0] for ranges in region)
-    last = max(ranges[0][1] for ranges in region)
+    first, last = region[0][0]
+    for ranges in region[1:]:
+        first, last = min(first, ranges[0][0]), max(last, ranges[0][1])
     return range(first, last + 1) if last - first < _MOST_ROWS else None
 
 
