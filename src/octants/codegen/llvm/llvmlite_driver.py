@@ -62,7 +62,7 @@ The others are quadratic in the size of a loop, a nest or a block, and do not ma
 faster: it has been simplified before. Code is emitted at level 1 as well, in 0.85 of the time. GPUs
 unroll loops, since their threads would wait for each load of a short iteration.
 """
-_FOR_LARGE = ("always_inliner", "simplify_cfg", "instruction_combine", "simplify_cfg")
+_FOR_LARGE = ("always_inliner", "instruction_combine", "simplify_cfg")
 
 _BEFORE_FUNCTIONS = ("always_inliner", "global_dead_code_eliminate")
 _AFTER_FUNCTIONS = ("loop_unroll", "instruction_combine", "simplify_cfg")
