@@ -70,7 +70,7 @@ DIFFERENCES = {
 """Why an outcome is another one. No reason is needed where only Quadrants fails."""
 
 OTHER_CLASSES = {
-    "loops_over_host_ndranges": "a TypeError, as of any loop over what is no sequence",
+    "loops_over_host_ndranges": "a RuntimeError: `grouped` is for kernels; there an assertion",
     "too_many_indices_from_the_host": "an IndexError; there an assertion of its own",
     "unknown_option_of_init": "a RuntimeError that names the nearest option; there a KeyError",
     "component_beyond_a_vector": "an unknown name, as `s.b` of a struct is; there a SyntaxError",
