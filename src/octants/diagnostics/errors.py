@@ -800,6 +800,23 @@ class HiddenArray(UserError):
     label = "makes a local variable, which nothing reads"
 
 
+class IndexLeavesArray(UserError):
+    """A warning: in some iteration of a loop, an index is outside of the array."""
+
+    which: str
+    array: str
+    side: str
+    extent: int
+    code = "OCT171"
+    exception = OctantsIndexError
+    title = "an index for {which} of `{array}` goes {side} of its {extent} elements"
+    label = "outside of the array in some iteration of the loop"
+    remedy = (
+        "end the loop earlier, or access the element under an `if`; `init(debug=True)` makes the"
+        " first such access an error"
+    )
+
+
 class UnusedComparison(UserError):
     """A warning: a statement that is a comparison, probably instead of an assignment."""
 

@@ -15,7 +15,7 @@ from octants.frontend.compile_time.python_object_conversion import wrap
 from octants.frontend.compile_time.unspecialised_numbers import HostNumbers
 from octants.frontend.context import Context, Handlers
 from octants.frontend.control_flow import conditions
-from octants.frontend.memory import references, sparse_access
+from octants.frontend.memory import out_of_bounds, references, sparse_access
 from octants.frontend.memory.returns import Returns
 from octants.frontend.scope import UNDEFINED, FunctionScope
 from octants.frontend.syntax import source
@@ -102,6 +102,8 @@ def build(
     context.arrays.drop_unused_shared(context.body)
     entry = context.arrays.used_entry(context.body)
     context.body.ops[:0] = entry
+    for problem in out_of_bounds.find(context.body):
+        context.note(problem)
     kept = context.returns
     return Built(
         module,

@@ -153,7 +153,12 @@ class Context:
         """Note what probably does not do what is meant."""
         span = self.span(node)
         if span is not None:
-            self.warnings.setdefault((span.file, span.line), problem.diagnostic(span=span))
+            self.note(problem.diagnostic(span=span))
+
+    def note(self, warning: Diagnostic) -> None:
+        """Keep a warning, if it is the first of its line."""
+        span = warning.labels[0].span
+        self.warnings.setdefault((span.file, span.line), warning)
 
     def span(self, node: ast.AST | None = None) -> Span | None:
         """Where ``node`` stands in the user's file; the current position without one."""
