@@ -72,7 +72,7 @@ def test_a_warning(body: str, expected: str) -> None:
         "for i in y:\n    y[i] = y[i * i - i * i]",
         "for i, j in qd.ndrange(5, 2):\n    y[2 * i + j] = 1.0",
         "for i in range(0):\n    y[i + 20] = 1.0",
-        "while n[None]:\n    for i in y:\n        if i == 9:\n            break\n        y[i + 1] = 1",
+        "if n[None]:\n    for i in y:\n        if i > 8:\n            break\n        y[i + 1] = 1",
         "i = 0\nwhile i < 12:\n    y[i] = 1.0\n    i += 1",
     ],
 )
