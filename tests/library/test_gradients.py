@@ -408,6 +408,24 @@ def test_inverses_at_all_scales(n):
     np.testing.assert_allclose(x.grad.to_numpy() * scales, np.tile(gradient, (7, 1, 1)), atol=3e-6)
 
 
+@pytest.mark.parametrize("diagonal", [(1e7, 1e-25), (1e-10, 1.0, 1e10), (1e9, 1e-9, 1e-9, 1e9)])
+def test_inverses_of_large_and_small_rows(diagonal):
+    """Their determinants are moderate, but would underflow if all were made small."""
+    qd.init(arch=qd.cpu)
+    n = len(diagonal)
+
+    @qd.kernel
+    def inverse(x: types.ndarray(qd.types.matrix(n, n, qd.f32), 1), y: types.ndarray()):
+        for i in x:
+            y[i] = x[i].inverse()
+
+    x = qd.Matrix.ndarray(n, n, qd.f32, 1)
+    y = qd.Matrix.ndarray(n, n, qd.f32, 1)
+    x.from_numpy(np.diag(diagonal)[None].astype(np.float32))
+    inverse(x, y)
+    np.testing.assert_allclose(y.to_numpy()[0], np.diag(1 / np.array(diagonal)), rtol=1e-6)
+
+
 def stopped(x: types.ndarray, y: types.ndarray):
     y[0] = qd.stop_grad(x[0]) * x[0]
     y[1] = qd.cast(qd.cast(x[0], int), float) + qd.bit_cast(qd.bit_cast(x[0], qd.i64), qd.f64)

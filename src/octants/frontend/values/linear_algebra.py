@@ -211,15 +211,23 @@ _LARGE = {"f16": 3, "f32": 22, "f64": 170}
 
 
 def _power_near_inverse_size(context: Context, x: MatrixValue) -> Value:
-    """A power of two for which the product with a large or small matrix is of moderate size."""
-    builder, exponent = context.builder, _LARGE[x.dtype.name]
+    """A power of two for which the product with a large or small matrix is of moderate size.
+
+    A matrix is large if the product of the largest elements of its rows is. One of large and small
+    rows is not: its determinant would underflow if all were multiplied.
+    """
+    builder, exponent, n = context.builder, _LARGE[x.dtype.name], x.shape[0]
     sizes = [builder.unary("abs", element) for element in x.elements]
-    size = functools.reduce(functools.partial(builder.binary, "max"), sizes)
+    largest = functools.partial(functools.reduce, functools.partial(builder.binary, "max"))
+    rows = [largest(sizes[k : k + n]) for k in range(0, n * n, n)]
+    product = functools.reduce(functools.partial(builder.binary, "mul"), rows)
     power = builder.constant(1.0, x.dtype)
-    for fn, sign in (("gt", 1), ("lt", -1)):
-        is_far = builder.compare(fn, size, builder.constant(2.0 ** (sign * exponent), x.dtype))
-        far = builder.constant(2.0 ** (-2 * sign * exponent), x.dtype)
-        power = builder.select(is_far, far, power)
+    for fn, size, bound, far in (
+        ("gt", product, n * exponent, -2 * exponent),
+        ("lt", largest(rows), -exponent, 2 * exponent),
+    ):
+        is_far = builder.compare(fn, size, builder.constant(2.0**bound, x.dtype))
+        power = builder.select(is_far, builder.constant(2.0**far, x.dtype), power)
     return power
 
 
