@@ -96,7 +96,7 @@ def factorise(matrix: Any) -> SymmetricFactors | None:
         pattern = _Pattern(matrix)
         upper = pattern.upper(matrix)
         solver = qdldl.Solver(upper, upper=True)
-    except RuntimeError:
+    except (RuntimeError, ValueError):  # the second where the triangle has no entries
         return None
     return SymmetricFactors(pattern, solver) if _are_factors(solver, upper) else None
 
