@@ -383,6 +383,32 @@ def test_polar_factors_at_all_scales(n):
     np.testing.assert_allclose(scaled, np.tile(scaled[2], (scales.size, 1, 1)), atol=3e-5)
 
 
+def test_polar_factors_of_singular_matrices():
+    """In f32, where determinants are rounding errors, the factors come from singular vectors."""
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def polar(x: types.ndarray(qd.types.matrix(3, 3, qd.f32), 1), y: types.ndarray()):
+        for i in x:
+            u, p = qd.polar_decompose(x[i])
+            y[0, i], y[1, i] = u, p
+
+    vectors = np.concatenate([random.integers(-2, 3, (60, 3)), random.normal(size=(60, 3))])
+    at = np.einsum("ki,kj->kij", vectors, vectors[::-1]).astype(np.float32)
+    at[0] = 1.0
+    x = qd.Matrix.ndarray(3, 3, qd.f32, len(at), needs_grad=True)
+    y = qd.Matrix.ndarray(3, 3, qd.f32, (2, len(at)), needs_grad=True)
+    x.from_numpy(at)
+    polar(x, y)
+    y.grad.fill(1.0)
+    polar.grad(x, y)
+    u, p = y.to_numpy()
+    np.testing.assert_allclose(u.swapaxes(1, 2) @ u, np.tile(np.eye(3), (len(at), 1, 1)), atol=2e-6)
+    np.testing.assert_allclose(u @ p, at, atol=1e-5)
+    np.testing.assert_allclose(p, p.swapaxes(1, 2), atol=1e-5)
+    assert np.isfinite(x.grad.to_numpy()).all()
+
+
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_inverses_at_all_scales(n):
     """Neither the determinant nor its derivatives may over- or underflow."""
