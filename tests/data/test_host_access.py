@@ -554,6 +554,18 @@ def test_fill_repeats_vectors_and_matrices(shape: Any) -> None:
     assert (placed.to_numpy() == [4.0, 5.0, 6.0]).all() and not other.to_numpy().any()
 
 
+@pytest.mark.parametrize("dtype", [u8, f32, f64])
+@pytest.mark.parametrize("shape", [1 << 17, (1 << 17) + 3, (3, 50001)])
+def test_fill_repeats_numbers(shape: Any, dtype: Any) -> None:
+    array = make_ndarray(dtype, shape)
+    array.fill(7)
+    assert (array.to_numpy() == 7).all()
+    one, two = field(dtype), field(dtype)
+    root.dense(ax.i, int(np.prod(shape))).place(one, two)  # which alternate
+    one.fill(5)
+    assert (one.to_numpy() == 5).all() and not two.to_numpy().any()
+
+
 @pytest.mark.parametrize("element", [(3,), (2, 2)])
 def test_elements_that_lie_amid_others_are_copied(element: tuple[int, ...]) -> None:
     size = 3000
