@@ -209,10 +209,14 @@ def test_numbers_of_an_array_that_stay_are_not_reported() -> None:
     field(f32, 3).from_numpy(np.array([0.1, 1e300, 2.0]))
 
 
+@pytest.mark.filterwarnings("error")
 def test_numbers_of_other_libraries() -> None:
     x, n = field(f32, 3), field(i64, 3)
     x[0], x[1], x[2] = np.float64(1.5), np.array(2.5), True
     n[0], n[1], n[2] = np.int8(-3), np.array(4), np.bool_(True)
+    doubles = field(f64, 3)
+    doubles[0], doubles[1], doubles[2] = np.float32(1.5), np.float64(1e300), np.float32("inf")
+    assert doubles.to_numpy().tolist() == [1.5, 1e300, np.inf]
     assert x.to_numpy().tolist() == [1.5, 2.5, 1]
     assert n.to_numpy().tolist() == [-3, 4, 1]
 

@@ -28,8 +28,10 @@ _LARGEST = {
 
 
 _NUMBERS = int, float, np.float32, np.float64
+_F32 = _LARGEST[scalars.f32]
 _READY: dict[tuple[type, DType], tuple[Any, Any]] = {
     **{(kind, dtype): (-most, most) for dtype, most in _LARGEST.items() for kind in _NUMBERS},
+    (np.float32, scalars.f64): (-_F32, _F32),  # numpy warns of larger limits
     **{(int, dtype): scalars.integer_range(dtype) for dtype in scalars.ALL if dtype.is_integer},
 }
 """The least and the greatest of the numbers of a type that an element takes as they are."""
