@@ -62,6 +62,20 @@ PROGRAMS = {
             _, found = qd.ad.vjp(kernel, out=out)(*more, given, adjoints=seed)
             result.append({name: each.tolist() for name, each in found.items()})
         """,
+    "function of PyTorch": """
+        import torch
+        array = qd.types.ndarray(qd.f32, 1)
+        state = qd.field(qd.f32, shape=3, needs_grad=True)
+        @qd.kernel
+        def f(x: array, y: array):
+            for i in x:
+                state[i] = x[i] * x[i]
+            for i in x:
+                y[i] = state[i] * x[i]
+        x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        qd.torch.function(f, out={"y": "x"})(x).sum().backward()
+        result = x.grad.tolist()
+        """,
     "returned value": """
         x = qd.field(qd.f32, shape=3, needs_grad=True)
         @qd.kernel
@@ -274,6 +288,8 @@ PROGRAMS = {
 
 @pytest.mark.parametrize(("name", "careful"), each_once(list(PROGRAMS), [False, True]))
 def test_the_same_from_the_cache(name: str, careful: bool, sessions: Sessions) -> None:
+    if name == "function of PyTorch":
+        pytest.importorskip("torch")
     options: dict[str, Any] = {"debug": careful, "deterministic": careful}
     if name == "long loop in blocks":
         options["ad_stack_budget_bytes"] = 1024

@@ -231,7 +231,8 @@ def _fields_at(
             yield memory_at(specialisation, k, ()).key, k
 
 
-class _Accesses(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Accesses:
     """The positions of arrays that a kernel accesses in some way.
 
     Those that it reads before it writes any of their elements, that it stores to, and of which it
@@ -384,7 +385,7 @@ def _array_positions(specialisation: Specialisation) -> _ArrayPositions:
     """The positions of the arrays of a kernel whose memory launches share."""
     known: _ArrayPositions | None = specialisation.fast_paths.get("array positions")
     if known is None:
-        known = specialisation.fast_paths["array positions"] = _ArrayPositions({}, {}, [], [])
+        known = _ArrayPositions({}, {}, [], [])
         named = specialisation.regions.named
         for k, (array, source) in enumerate(
             zip(specialisation.arrays, specialisation.sources, strict=True)
@@ -398,6 +399,7 @@ def _array_positions(specialisation: Specialisation) -> _ArrayPositions:
                 known.others.append(k)
             if isinstance(source, ArgumentSource) and source.position in named and not source.path:
                 known.named.append((k, source))
+        specialisation.fast_paths["array positions"] = known
     return known
 
 
