@@ -600,3 +600,13 @@ def test_a_copy_between_arrays_that_share_memory() -> None:
         memory = numbers.copy()
         from_dlpack(memory[first]).copy_from(from_dlpack(memory[second]))
         np.testing.assert_array_equal(memory[first], numbers[second])
+
+
+@shares_memory
+def test_components_are_exchanged_in_their_own_memory() -> None:
+    numbers = np.arange(6000, dtype=np.float32).reshape(3000, 2)
+    vectors = Vector.field(2, f32)
+    root.dense(ax.i, 3000).place(field(f32), vectors)
+    vectors.from_numpy(numbers)
+    vectors.from_numpy(np.from_dlpack(vectors)[:, ::-1])
+    np.testing.assert_array_equal(vectors.to_numpy(), numbers[:, ::-1])

@@ -391,6 +391,8 @@ def _store(target: Array, values: Any, axes: int) -> None:
     if is_packed or not few:
         target[...] = values
         return
+    if isinstance(values, np.ndarray) and np.may_share_memory(values, target):
+        values = values.copy()  # as numpy does
     given = np.broadcast_to(values, target.shape)
     for index in np.ndindex(*components):
         component = (..., *index)
