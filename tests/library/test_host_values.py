@@ -156,6 +156,27 @@ def test_mistakes(wrong):
         wrong()
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda number: vector(2, i32)(number, 1),
+        lambda number: matrix(1, 1, i32)(number),
+        lambda number: Vector([number, 1], i32),
+        lambda number: Matrix([[number]], i32),
+        lambda number: operator.setitem(vector(2, i32)(1, 2), 0, number),
+        lambda number: struct(a=i32)(a=number),
+        lambda number: struct(a=vector(2, i32))(a=[1, number]),
+        lambda number: setattr(struct(a=i32)(a=1), "a", number),
+    ],
+)
+def test_integers_that_a_stated_type_cannot_hold(made):
+    for number in (2**31, -(2**31) - 1):
+        with pytest.raises(OctantsRuntimeTypeError, match=rf"{number} does not fit in i32; `qd"):
+            made(number)
+        made(i32(number))
+    made(2**31 - 1)
+
+
 def test_vector_and_matrix_types():
     vec = vector(3, f32)
     same(vec(1, 2, 3), V)
@@ -170,7 +191,7 @@ def test_vector_and_matrix_types():
     same(vector(1, f32)([4]), [4])
     same(vec(np.float32(5)), [5, 5, 5])
     same(vector(2, i64)(2**53 + 1, 0.5), [2**53 + 1, 0])
-    same(vector(2, i32)(1 << 40, 2.5), [0, 2])
+    same(vector(2, i32)(i32(1 << 40), 2.5), [0, 2])
     with pytest.raises(TypeError, match="None"):
         struct(a=f32)(a=None)
     assert vec(1, 2, 3).declared_dtype is f32

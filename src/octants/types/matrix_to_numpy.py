@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from octants.diagnostics.library_errors import WrongHostValue
 from octants.types.default_types import resolve
 from octants.types.masked_arrays import refuse_masked
-from octants.types.scalars import DType, from_numpy
+from octants.types.scalars import DType, from_numpy, integer_range
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +30,7 @@ def to_array(what: str, elements: Any, dt: Any) -> Array:
     if is_list and elements and _PYTHON_NUMBERS.issuperset(map(type, elements)):
         array = np.array(elements)
         if array.dtype.kind in "if":
-            return array if dt is None else convert(array, resolve(dt))
+            return array if dt is None else _stated(what, array, resolve(dt))
     refuse_masked(what, elements)
     if is_list:
         elements = [np.asarray(item) if np.ndim(item) else item for item in elements]
@@ -41,7 +42,25 @@ def to_array(what: str, elements: Any, dt: Any) -> Array:
         fail(what, f"its elements are numbers, not {_KINDS.get(array.dtype.kind, 'objects')}")
     if array.ndim not in (1, 2) or array.size == 0:
         fail(what, f"elements of shape {array.shape}; a vector has one axis, a matrix two")
-    return array if dt is None else convert(array, resolve(dt))
+    if dt is None:
+        return array
+    return _stated(what, array, resolve(dt)) if is_list else convert(array, resolve(dt))
+
+
+def _stated(what: str, array: Array, dtype: DType) -> Array:
+    """Listed numbers as elements of a type, which must be able to hold those that are integers."""
+    if dtype.is_integer and array.dtype.kind in "iu":
+        require_fit(what, array.ravel().tolist(), dtype)
+    return convert(array, dtype)
+
+
+def require_fit(what: Any, numbers: Iterable[Any], dtype: DType) -> None:
+    """Raise an error for an integer of Python that a type of integers cannot hold."""
+    low, high = integer_range(dtype)
+    for number in numbers:
+        if type(number) is int and not low <= number <= high:
+            problem = f"{number} does not fit in {dtype.name}; `qd.{dtype.name}({number})` wraps it"
+            fail(str(what), problem)
 
 
 def convert(array: Array, dtype: DType) -> Array:

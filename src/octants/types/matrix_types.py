@@ -10,6 +10,7 @@ from octants.diagnostics.library_errors import MissingElementType, WrongHostValu
 from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
+from octants.types.matrix_to_numpy import require_fit
 from octants.types.matrix_values import Matrix, Vector
 from octants.types.scalars import DType
 
@@ -87,8 +88,10 @@ class MatrixType:
         if len(numbers) != count:
             raise WrongHostValue(str(self), f"needs {count} numbers, not {len(numbers)}").at()
         cls = Vector if self.ndim == 1 else Matrix
-        if any(isinstance(x, float) for x in numbers) and self.has_dtype and self.dtype.is_integer:
-            numbers = [self.dtype(x) for x in numbers]  # not by way of f64
+        if self.has_dtype and self.dtype.is_integer:
+            require_fit(self, numbers, self.dtype)
+            if any(isinstance(x, float) for x in numbers):
+                numbers = [self.dtype(x) for x in numbers]  # not by way of f64
         array = np.array(numbers).reshape(self.element_shape)
         return cls(array, self._dtype)
 

@@ -12,7 +12,14 @@ from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve
 from octants.types.enums import Layout
-from octants.types.matrix_to_numpy import Array, convert, declared_type, fail, to_array
+from octants.types.matrix_to_numpy import (
+    Array,
+    convert,
+    declared_type,
+    fail,
+    require_fit,
+    to_array,
+)
 from octants.types.scalars import DType
 from octants.types.swizzles import positions
 
@@ -108,6 +115,9 @@ class Matrix:
         return _wrap(array[index], self._declared)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        declared = self._declared
+        if type(value) is int and declared is not None and declared.is_integer:
+            require_fit(type(self).__name__, (value,), declared)
         self._array[index] = _plain(value)
 
     def __getattr__(self, name: str) -> Any:

@@ -12,6 +12,7 @@ from octants.internal_members import internal
 from octants.types import array_factory_hooks
 from octants.types.default_types import resolve, uint
 from octants.types.enums import Layout
+from octants.types.matrix_to_numpy import require_fit
 from octants.types.matrix_types import MatrixType
 from octants.types.matrix_values import Matrix
 from octants.types.struct_classes import OPERATOR_METHODS, StructClass
@@ -362,8 +363,11 @@ def convert_member(value: Any, kind: Any) -> Any:
         return kind(value)
     if isinstance(kind, MatrixType):
         return kind(value)
+    dtype = resolve(kind)
+    if dtype.is_integer:
+        require_fit("struct", (value,), dtype)
     try:
-        return resolve(kind)(value)
+        return dtype(value)
     except (TypeError, ValueError, OverflowError):
         problem = f"{value!r:.60} cannot be a member of type {kind}"
         raise WrongHostValue("struct", problem).at() from None
