@@ -321,8 +321,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
         extents, rank = window.shape, window.rank
         given = () if key is None else key if isinstance(key, tuple) else _listed(key)
         if len(given) != rank:
-            way_out = (IS_KERNEL_MISSING,) if isinstance(key, Matrix) else ()
-            raise WrongNumberOfIndices(self.describe(), rank, describe(key), *way_out).at()
+            advice = (IS_KERNEL_MISSING,) if isinstance(key, Matrix) else ()
+            raise WrongNumberOfIndices(self.describe(), rank, describe(key), *advice).at()
         first = self.offset or (0,) * rank
         return tuple(
             self._position(axis, item, first[axis], extents[axis])
@@ -340,8 +340,8 @@ class Tensor(StoredArray, AnyTensor, Generic[E], metaclass=_TensorClass):
             number = operator.index(item)
         except TypeError:
             is_element = isinstance(item, (float, Matrix))
-            way_out = (IS_KERNEL_MISSING,) if is_element else ()
-            raise WrongIndex(self.describe(), describe(item), *way_out).at() from None
+            advice = (IS_KERNEL_MISSING,) if is_element else ()
+            raise WrongIndex(self.describe(), describe(item), *advice).at() from None
         if not first <= number < first + extent:
             last = first + extent - 1
             raise IndexOutOfRange(self.describe(), number, axis, first, last).at()

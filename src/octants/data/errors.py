@@ -290,11 +290,10 @@ class WrongNumberOfIndices(UserError):
     what: str
     axes: int
     given: str
-    way_out: str = "give one index or slice per axis, None where there is no axis"
+    advice: str = "give one index or slice per axis, None where there is no axis"
     code = "OCT530"
     exception = OctantsHostIndexError
     title = "{what} has {axes} axes, but its index is {given}"
-    remedy = "{way_out}"
 
 
 class WrongIndex(UserError):
@@ -302,11 +301,10 @@ class WrongIndex(UserError):
 
     what: str
     given: str
-    way_out: str = "`x.to_numpy()` can be indexed by arrays"
+    advice: str = "`x.to_numpy()` can be indexed by arrays"
     code = "OCT531"
     exception = OctantsRuntimeTypeError
     title = "{what}: an index is an integer, not {given}"
-    remedy = "{way_out}"
 
 
 class IndexOutOfRange(UserError):
