@@ -89,7 +89,7 @@ class _Unit:
 
 
 class _Function:
-    """Writes one function, whose variables are in memory; LLVM puts them into registers."""
+    """Writes one function, whose variables are in memory: LLVM optimises nothing here."""
 
     def __init__(self, unit: _Unit, node: ast.FunctionDef) -> None:
         self._unit, self._node = unit, node
@@ -238,7 +238,7 @@ class _Function:
                 return self._chosen(test, body, orelse)
             case ast.Call(func=ast.Name(id=name), args=given):
                 return self._call(name, given)
-            case ast.Name(id=name) if name not in self._variables:  # a function
+            case ast.Name(id=name) if name not in {*self._variables, *self._unit.variables}:
                 return f"ptrtoint (ptr @{name} to i64)"
             case ast.Attribute() if not _field(node)[1]:
                 return self._address(node)
