@@ -94,6 +94,35 @@ def test_passes_run_by_function_if_no_loop_is_left_to_vectorise(
     assert len(runs) == 2 * is_in_lanes
 
 
+BRANCH = """\
+kernel @positive
+array @x: f32, 1, ndarray, () [primal]
+parallel @positive_0 {
+  %0: i32 = constant<0>()
+  %1: i32 = shape<@x, 0>()
+  yield(%0, %1)
+} { (%2: i32):
+  %3: f32 = load<@x, primal>(%2)
+  %4: f32 = constant<0.0>()
+  %5: u1 = compare<lt>(%3, %4)
+  if(%5) {
+    store<@x, primal>(%4, %2)
+    yield()
+  } {
+    yield()
+  }
+  yield()
+}
+"""
+
+
+def test_loops_with_branches_are_left_to_vectorise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM turns branches into masks: such loops took two to four times as long without it."""
+    runs = managers_made(monkeypatch)
+    cpu.compile_module(parse(BRANCH), cpu.host_target(), simd="never")
+    assert not runs
+
+
 LOOP = """\
 kernel @waves
 array @x: f32, 1, ndarray, () [primal]

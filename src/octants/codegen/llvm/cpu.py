@@ -269,7 +269,7 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         if not (choice.fewest or needs_single):
             return
     if choice.fewest or not choice.lanes:
-        kernel.text.has_module_passes |= work_item_loop.may_vectorise(task)
+        kernel.text.has_module_passes |= work_item_loop.may_vectorise(task, kernel.costs)
     f = FunctionText(kernel, machine, TABLE, position)
     f.restartable = restartable(task.body)
     f.reserved, f.normal_roots = pushes_in_reserve(task.body), _normal_roots(kernel, task)

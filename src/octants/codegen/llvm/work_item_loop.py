@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from octants.analysis.cost_model import Costs
 from octants.analysis.sums.reductions import Collect, Deliver, find_reductions
 from octants.codegen.llvm.function_text import FunctionText
 from octants.ir import ops
-from octants.ir.core import Block, Task
+from octants.ir.core import Block, Operation, Task
 
 
 def write_items(
@@ -51,11 +52,22 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     f.branch_if(goes_on, "item", after)
 
 
-def may_vectorise(task: Task) -> bool:
-    """Whether LLVM may vectorise a loop: it has no loops or branches inside."""
+def may_vectorise(task: Task, costs: Costs) -> bool:
+    """Whether LLVM may vectorise a loop.
+
+    It turns branches into masks where a body is short, and unrolls short loops inside.
+    """
     bodies = [task.body] if task.is_parallel else []
     bodies += (op.body for op in task.body.walk() if isinstance(op, ops.Loop))
-    return any(not any(op.REGIONS for op in body.ops) for body in bodies)
+    return any(
+        not any(op.REGIONS for op in body.ops)
+        or not (costs.polls_each_iteration(body) or any(map(_is_atomic, body.walk())))
+        for body in bodies
+    )
+
+
+def _is_atomic(op: Operation) -> bool:
+    return isinstance(op, (ops.Atomic, ops.CompareExchange))
 
 
 def outside_loops(body: Block) -> set[Block]:
