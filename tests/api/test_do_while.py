@@ -239,21 +239,30 @@ def test_a_bare_gradient_notices_what_was_written_after_the_launch(has_gradient:
     sines.grad(x, y, left)  # with arrays of an earlier launch
 
 
-def test_a_bare_gradient_cannot_draw_the_numbers_of_several_launches() -> None:
-    x = qd.field(qd.f64, shape=3, needs_grad=True)
+@pytest.mark.parametrize("is_factor", [True, False])
+def test_a_bare_gradient_cannot_draw_the_numbers_of_several_launches(is_factor: bool) -> None:
+    x, y = (qd.field(qd.f64, shape=3, needs_grad=True) for _ in range(2))
     left = qd.field(qd.i32, shape=())
 
     @qd.kernel
     def scatter():
-        left[None] = 1
+        left[None] = 2
         while qd.graph.do_while(left):
             for i in x:
-                x[i] += qd.random(qd.f64)
+                if qd.static(is_factor):
+                    y[i] += x[i] * qd.random(qd.f64)
+                else:
+                    y[i] += x[i] + qd.random(qd.f64)
             left[None] -= 1
 
     scatter()
-    with pytest.raises(qd.OctantsCompilationError, match="OCT493"):
-        scatter.grad()
+    if is_factor:
+        with pytest.raises(qd.OctantsCompilationError, match="OCT493"):
+            scatter.grad()
+        return
+    y.grad.fill(1.0)
+    scatter.grad()
+    assert x.grad.to_numpy().tolist() == [2.0] * 3
 
 
 @pytest.mark.parametrize("index", ["0", "p[i]"])

@@ -186,13 +186,14 @@ def gradient_of_a_maximum_in_segments() -> None:
 @case
 def gradient_of_random_numbers_in_segments() -> None:
     @qd.kernel
-    def step(x: qd.types.ndarray(), left: qd.types.ndarray()):
+    def step(x: qd.types.ndarray(), y: qd.types.ndarray(), left: qd.types.ndarray()):
+        left[None] = 1
         while qd.graph.do_while(left):
             for i in x:
-                x[i] += qd.random()
+                y[i] += x[i] * qd.random()
             left[None] -= 1
 
-    step.grad(qd.ndarray(qd.f32, 3, needs_grad=True), qd.ndarray(qd.i32, ()))
+    step.grad(*(qd.ndarray(qd.f32, 3, needs_grad=True) for _ in "xy"), qd.ndarray(qd.i32, ()))
 
 
 @case

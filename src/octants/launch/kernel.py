@@ -189,6 +189,10 @@ class Kernel(Generic[P, R_co]):
         Only kernels of several launches look at the module: what is cached has none yet.
         """
 
+    @internal
+    def check_draws(self, specialisation: Specialisation) -> None:
+        """Raise an error if the reverse cannot draw the random numbers of the launches again."""
+
     @property
     def grad(self) -> Gradient[P]:
         """The reverse of the kernel, to be called with the same arguments."""

@@ -72,6 +72,9 @@ class Differentiable(Protocol):
         Only kernels of several launches look at the module: what is cached has none yet.
         """
 
+    def check_draws(self, specialisation: Specialisation) -> None:
+        """Raise an error if the reverse cannot draw the random numbers of the launches again."""
+
 
 class Gradient(Generic[P]):
     """``kernel.grad``: propagates the adjoints of what the kernel wrote to those of what it read.
@@ -177,7 +180,10 @@ class Gradient(Generic[P]):
         if not has_distinct_arrays(specialisation, arguments):
             merged = differentiable(specialisation, memories_of(specialisation, arguments))
         reverse = bare_reverse(merged, arguments=chosen.argument_gradients, trusts=chosen.trusts)
-        operands = OperandCheck(specialisation, reverse.needed, draws=reverse.program.draws)
+        draws = reverse.program.draws
+        if draws:
+            self.kernel.check_draws(specialisation)
+        operands = OperandCheck(specialisation, reverse.needed, draws=draws)
         return Reversal(specialisation, merged, reverse, operands, chosen.trusts)
 
     def _run(self, reversal: Reversal, arguments: tuple[Any, ...]) -> dict[str, Any] | None:

@@ -89,12 +89,12 @@ class SegmentedKernel(Kernel):
     def check_gradient(
         self, specialisation: Specialisation, arguments: tuple[Any, ...], *, trusts: bool
     ) -> None:
-        """Refuse random numbers, minima and maxima of floats, and races.
+        """Refuse minima and maxima of floats, and races.
 
-        The whole runs its loops in order, so that only segments show races. Their launches drew
-        other numbers than one of the whole. A reverse kernel finds the winner of a maximum by its
-        bits. With `fast_math` those of the whole may differ from those of the segments: what is a
-        product and a sum of one segment may be in different loops of the whole.
+        The whole runs its loops in order, so that only segments show races. A reverse kernel finds
+        the winner of a maximum by its bits. With `fast_math` those of the whole may differ from
+        those of the segments: what is a product and a sum of one segment may be in different loops
+        of the whole.
         """
         if not self._steps:
             return
@@ -107,10 +107,14 @@ class SegmentedKernel(Kernel):
             check_before_gradient(segment, segment.number, given, always=False, effects=False)
         extrema = ("min", "max") if options.current().fast_math else ()
         for op in specialisation.module.walk():
-            if isinstance(op, ops.Random):
-                raise RandomInSegments(self.name).at(op.location)
             if isinstance(op, ops.Atomic) and op.fn in extrema and op.array.dtype.is_float:
                 raise ExtremumInSegments(self.name, op.fn).at(op.location)
+
+    def check_draws(self, specialisation: Specialisation) -> None:
+        """Refuse random numbers: the launches of segments drew others than one of the whole."""
+        if self._steps:
+            draw = next(op for op in specialisation.module.walk() if isinstance(op, ops.Random))
+            raise RandomInSegments(self.name).at(draw.location)
 
     @property
     def runs_in_segments(self) -> bool:  # type: ignore[override]
