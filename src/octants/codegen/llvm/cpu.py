@@ -269,7 +269,8 @@ def _write_task(kernel: KernelText, machine: Machine, position: int, name: str) 
         if not (choice.fewest or needs_single):
             return
     if choice.fewest or not choice.lanes:
-        kernel.text.has_module_passes |= work_item_loop.may_vectorise(task, kernel.costs)
+        noalias = kernel.module.noalias
+        kernel.text.has_module_passes |= work_item_loop.may_vectorise(task, kernel.costs, noalias)
     f = FunctionText(kernel, machine, TABLE, position)
     f.restartable = restartable(task.body)
     f.reserved, f.normal_roots = pushes_in_reserve(task.body), _normal_roots(kernel, task)

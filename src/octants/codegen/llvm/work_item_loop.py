@@ -52,18 +52,20 @@ def write_loop(f: FunctionText, task: Task, end: str, after: str) -> None:
     f.branch_if(goes_on, "item", after)
 
 
-def may_vectorise(task: Task, costs: Costs) -> bool:
+def may_vectorise(task: Task, costs: Costs, noalias: bool) -> bool:
     """Whether LLVM may vectorise a loop.
 
-    It turns branches into masks where a body is short, and unrolls short loops inside.
+    It turns branches into masks where a body is short, and unrolls short loops inside. Updates that
+    are collected are no atomic ones.
     """
     bodies = [task.body] if task.is_parallel else []
     bodies += (op.body for op in task.body.walk() if isinstance(op, ops.Loop))
-    return any(
-        not any(op.REGIONS for op in body.ops)
-        or not (costs.polls_each_iteration(body) or any(map(_is_atomic, body.walk())))
-        for body in bodies
-    )
+    if any(not any(op.REGIONS for op in body.ops) for body in bodies):
+        return True
+    short = [body for body in bodies if not costs.polls_each_iteration(body)]
+    reductions = find_reductions(task, noalias) if short and task.is_parallel else []
+    collected = {op for reduction in reductions for op in reduction.atomics}
+    return any(not any(map(_is_atomic, set(body.walk()) - collected)) for body in short)
 
 
 def _is_atomic(op: Operation) -> bool:
