@@ -180,19 +180,19 @@ def _diagonalised_perturbation(c: Any) -> Any:
     x, half = c * 0, c * 0
     for i in static(range(c.n)):
         for j in static(range(i + 1, c.n)):
-            apart, size = c[j, j] - c[i, i], abs(c[i, i]) + abs(c[j, j])
-            x[i, j] = _angle(c[i, j], apart, size)
+            gap, size = c[j, j] - c[i, i], abs(c[i, i]) + abs(c[j, j])
+            x[i, j] = _angle(c[i, j], gap, size)
             x[j, i] = -x[i, j]
-            half[i, j] = c[i, j] - 0.5 * apart * x[i, j]
+            half[i, j] = c[i, j] - 0.5 * gap * x[i, j]
             half[j, i] = half[i, j]
     product = half @ x
     z = c + product + product.transpose()
     for i in static(range(c.n)):
         for j in static(range(i + 1, c.n)):
-            apart, size = c[j, j] - c[i, i], abs(c[i, i]) + abs(c[j, j])
-            x[i, j] = _angle(z[i, j], apart, size)
+            gap, size = c[j, j] - c[i, i], abs(c[i, i]) + abs(c[j, j])
+            x[i, j] = _angle(z[i, j], gap, size)
             x[j, i] = -x[i, j]
-            z[i, j] -= apart * x[i, j]
+            z[i, j] -= gap * x[i, j]
             z[j, i] = z[i, j]
     return x, with_derivative_of(c, z)
 
