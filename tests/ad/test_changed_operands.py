@@ -254,27 +254,27 @@ def test_text() -> None:
 
 
 @qd.kernel
-def scale(x: qd.Tensor, y: qd.Tensor, t: qd.i32, a: qd.f32):
+def scale(x: qd.Tensor, y: qd.Tensor, t: qd.i32, a: qd.types.vector(2, qd.f32)):
     for i in range(N):
-        y[t, i] = a * qd.random(qd.f64) * x[i]
+        y[t, i] = a[0] * a[1] * qd.random(qd.f64) * x[i]
 
 
 def test_random_numbers_are_those_of_the_last_launch(kind: str) -> None:
     qd.init(arch=qd.cpu, log_level="error")
     x, y, others = make(kind, N), make(kind, 2, N), make(kind, 2, N)
-    scale(x, y, 0, 0.1)
+    scale(x, y, 0, [1.0, 0.1])
     for _ in range(2):
         y.grad.fill(1.0)
         x.grad.fill(0.0)
-        scale.grad(x, y, 0, 0.1)
+        scale.grad(x, y, 0, [1.0, 0.1])
         np.testing.assert_allclose(x.grad.to_numpy(), y.to_numpy()[0] / START)
-    for later in ((x, y, 1, 0.1), (x, y, 0, 0.2), (x, others, 0, 0.1)):
-        scale(x, y, 0, 0.1)
+    for later in ((x, y, 1, [1.0, 0.1]), (x, y, 0, [1.0, 0.2]), (x, others, 0, [1.0, 0.1])):
+        scale(x, y, 0, [1.0, 0.1])
         scale(*later)
         if kind == "ndarray" or later[1] is y:
             with pytest.raises(qd.OctantsRuntimeError) as caught:
-                scale.grad(x, y, 0, 0.1)
+                scale.grad(x, y, 0, [1.0, 0.1])
             check_golden("errors/OCT376_other_random_numbers", str(caught.value))
-    scale.grad.using(on_overwrite="trust")(x, y, 0, 0.1)
-    scale(x, y, 0, 0.1)
-    scale.grad(x, y, 0, 0.1)
+    scale.grad.using(on_overwrite="trust")(x, y, 0, [1.0, 0.1])
+    scale(x, y, 0, [1.0, 0.1])
+    scale.grad(x, y, 0, [1.0, 0.1])

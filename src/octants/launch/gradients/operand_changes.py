@@ -502,10 +502,10 @@ class _Last:
                 continue
             if array.space in CALLERS_SPACES:
                 is_same = self.is_at(position, memory_at(own, position, arguments))
-            elif array.space is Space.ARGUMENT and not array.element_shape:
+            elif array.space is Space.ARGUMENT:
                 value = np.array(own.leaf(position).value(arguments)).astype(array.dtype.numpy)
-                known = np.array(given.scalar(position, array.dtype), array.dtype.numpy)
-                is_same = value.tobytes() == known.tobytes()
+                found = [given.scalar(position, array.dtype, k) for k in range(value.size)]
+                is_same = value.tobytes() == np.array(found, array.dtype.numpy).tobytes()
             else:
                 continue
             if not is_same:

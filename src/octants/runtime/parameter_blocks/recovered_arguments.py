@@ -31,9 +31,9 @@ class LastLaunch:
         slots = [Slot("shape", array=array, index=axis) for axis in range(rank)]
         return tuple(int(self.slots[self.layout.position(slot)]) for slot in slots)
 
-    def scalar(self, array: int, dtype: DType) -> Any:
-        """The value of a scalar argument."""
-        position = self.layout.position(Slot("scalar", array=array))
+    def scalar(self, array: int, dtype: DType, component: int = 0) -> Any:
+        """The value of a scalar argument, or of a component of a vector or matrix."""
+        position = self.layout.position(Slot("scalar", array=array, index=component))
         return self.slots[position : position + 1].view(dtype.numpy)[0].item()
 
 
