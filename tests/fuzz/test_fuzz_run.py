@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from octants.fuzz import __main__ as command
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS, Backend
 from octants.fuzz.report import Report
@@ -42,6 +45,13 @@ def test_programs_agree_on_the_interpreter(count: int) -> None:
 @pytest.mark.parametrize("count", [QUICK, pytest.param(50, marks=pytest.mark.slow)])
 def test_programs_agree_with_fast_math(count: int) -> None:
     _check(_alternating(70_002, count), BACKENDS[f"{ARCH}-fast"]())
+
+
+def test_a_backend_that_cannot_be_used_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--backend", "metal-strict"])
+    monkeypatch.setattr(command, "obstacle_to", lambda arch: f"{arch} is not here")
+    with pytest.raises(SystemExit, match="backend metal-strict cannot be used: metal is not here"):
+        command.main()
 
 
 def _alternating(seed: int, count: int) -> list[runner.Case]:

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import octants
+from octants.backends.table import obstacle_to
 from octants.fuzz import runner
 from octants.fuzz.backends import BACKENDS
 from octants.fuzz.generator.build import generate
@@ -17,6 +19,7 @@ from octants.fuzz.generator.profiles import PROFILES
 from octants.fuzz.metamorphic_checks import CHECKS
 from octants.fuzz.report import Report
 from octants.fuzz.runner import PRECISIONS, Entry
+from octants.target import Arch
 
 PROGRESS = 100  # programs after which a run says how far it is
 
@@ -34,6 +37,9 @@ def main() -> int:
     if options.show:
         print(generate(options.seed, precisions[0], profiles[0]).source)
         return 0
+    arch: Arch = getattr(octants, BACKENDS[options.backend]().arch)
+    if obstacle := obstacle_to(arch.name):
+        sys.exit(f"the backend {options.backend} cannot be used: {obstacle}")
 
     def see(report: Report, entry: Entry) -> None:
         if "script" in entry:

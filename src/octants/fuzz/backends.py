@@ -631,7 +631,7 @@ def _flat(value: Any) -> FloatArray:
 
 
 _ARCHS = {name: name for name in ("cpu", *GPUS)} | {"interpreter": "python"}
-BACKENDS: dict[str, Callable[[], Backend]] = {
+BACKENDS: dict[str, Callable[[], PackageBackend]] = {
     name + suffix: functools.partial(PackageBackend, name + suffix, arch, fast_math=fast)
     for name, arch in _ARCHS.items()
     for suffix, fast in {"": None, "-fast": True, "-strict": False}.items()
