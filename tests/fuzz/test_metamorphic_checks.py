@@ -187,11 +187,13 @@ def test_a_device_may_refuse_what_needs_a_feature_that_it_lacks(
         ("f[0] *= x[i].x", True),
         ("qd.atomic_sub(f[i], x[i].x)", True),
         ("total += x[i].x", True),
+        ("both[1] -= x[i].x", True),
     ],
 )
 def test_the_oracle_knows_sums(statement: str, has_sums: bool) -> None:
     head, _ = SOURCE.split("    for i")
-    body = f"    total = FP(0)\n    for i in range(5):\n        {statement}\n"
+    locals_ = "    total, both = FP(0), qd.Vector([FP(0), FP(0)])\n"
+    body = f"{locals_}    for i in range(5):\n        {statement}\n"
     assert run(replace(program(), source=head + body)).has_sums == has_sums
 
 

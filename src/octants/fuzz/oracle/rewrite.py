@@ -264,7 +264,11 @@ class FunctionRewriter(ast.NodeTransformer):
         where, index = self._target(node.target, symbol)
         if isinstance(node.target.value, ast.Attribute):  # the value may assign to this member
             return ast.Expr(_call("update_then", index, ast.Constant(symbol), value, where))
-        return ast.Expr(_call("update", where, index, ast.Constant(symbol), value))
+        update = _call("update", where, index, ast.Constant(symbol), value)
+        match node.target:
+            case ast.Subscript(value=ast.Name(id=name)) if name in self.shared:
+                update = _call("accumulate_component", ast.Constant(name), *update.args)
+        return ast.Expr(update)
 
     def _target(
         self, target: ast.Subscript | ast.Attribute, mode: str = "write"

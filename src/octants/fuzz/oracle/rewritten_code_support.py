@@ -236,6 +236,14 @@ def accumulate(types: Scope, name: str, fn: str, before: Any, value: Any) -> Any
     return Matrix(items, after.shape)
 
 
+def accumulate_component(name: str, target: Any, index: Any, fn: str, value: Any) -> None:
+    """``name[index] fn= value`` of such a local."""
+    before = update(target, index, fn, value)
+    if isinstance(target, Matrix) and isinstance(before, Num):
+        key = name, target._offset(index)
+        target[index] = _local_sums.unordered(key, fn, before, lift(value), target[index])
+
+
 # -- iteration -------------------------------------------------------------------------------------
 
 
