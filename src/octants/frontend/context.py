@@ -45,7 +45,7 @@ from octants.lazy_dataclass import dataclass
 from octants.target import Blocks
 from octants.types.compile_time_reads import Read
 from octants.types.default_types import uint, unsigned
-from octants.types.scalars import DType, i32, i64, integer_range, u1, u64
+from octants.types.scalars import DType, holds, i32, i64, u1, u64
 from octants.types.specialisation_signature import ArgumentSource, ScalarType
 
 NOT_FOUND = object()
@@ -306,8 +306,7 @@ class Context:
         if isinstance(number, float):
             return self.default_float
         for dtype in (self.default_int, i64, u64):
-            low, high = integer_range(dtype)
-            if low <= number <= high:
+            if holds(dtype, number):
                 return dtype
         return self.fail(NumberTooLarge(str(number)))
 

@@ -116,7 +116,7 @@ class Matrix:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         declared = self._declared
-        if type(value) is int and declared is not None and declared.is_integer:
+        if declared is not None and declared.is_integer:
             require_fit(type(self).__name__, (value,), declared)
         self._array[index] = _plain(value)
 

@@ -173,3 +173,9 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     if dtype.kind is Kind.SIGNED:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     return 0, (1 << dtype.bits) - 1
+
+
+def holds(dtype: DType, number: Any) -> bool:
+    """Whether an integer type can hold a number."""
+    low, high = integer_range(dtype)
+    return bool(low <= number <= high)

@@ -40,7 +40,7 @@ from octants.frontend.values.expression_values import (
 from octants.ir.core import Array, Space, Value
 from octants.types.matrix_values import Matrix
 from octants.types.parameter_annotations import SparseMatrixBuilderAnnotation
-from octants.types.scalars import Kind, i32, i64, integer_range
+from octants.types.scalars import Kind, holds, i32, i64
 from octants.types.swizzles import positions
 
 Index = int | slice | Value
@@ -352,8 +352,7 @@ def first_index(base: ArrayReference, axis: int) -> int:
 
 def index_constant(context: Context, number: int) -> Value:
     """A constant index: i32 if that can hold it."""
-    low, high = integer_range(i32)
-    return context.builder.constant(number, i32 if low <= number <= high else i64)
+    return context.builder.constant(number, i32 if holds(i32, number) else i64)
 
 
 def in_range(

@@ -19,7 +19,7 @@ from octants.diagnostics.errors import IndexLeavesArray
 from octants.diagnostics.render import Diagnostic
 from octants.ir import ops
 from octants.ir.core import Array, Block, Operation, Space, Value
-from octants.types.scalars import DType, integer_range
+from octants.types.scalars import DType, holds
 
 
 class _Reached(NamedTuple):
@@ -75,8 +75,7 @@ def _note_cast(op: ops.Cast, known: _Known, _found: list[Diagnostic]) -> None:
 def _fits(reached: _Reached, dtype: DType) -> bool:
     if not dtype.is_integer or dtype.is_bool:
         return False
-    low, high = integer_range(dtype)
-    return low <= reached.low and reached.high <= high
+    return holds(dtype, reached.low) and holds(dtype, reached.high)
 
 
 def _note_binary(op: ops.Binary, known: _Known, _found: list[Diagnostic]) -> None:

@@ -29,7 +29,7 @@ from octants.frontend.values.expression_values import (
 from octants.frontend.values.operands import RunTime, as_type, operand
 from octants.ir.core import Value
 from octants.types.matrix_types import MatrixType
-from octants.types.scalars import DType, integer_range
+from octants.types.scalars import DType, holds
 from octants.types.structs import Struct, StructType
 
 Arguments = Sequence[Any]
@@ -46,15 +46,10 @@ def scalar(
     if len(args) != 1 or kwargs:
         context.fail(WrongArguments(dtype.name, "takes one value"), node)
     value = operand(context, args[0])
-    if is_number(value) and dtype.is_integer and not _fits(value, dtype):
+    if is_number(value) and dtype.is_integer and not holds(dtype, value):
         way_out = f"`qd.cast({value}, qd.{dtype})` converts as at run time"
         context.fail(LiteralTooLarge(value, dtype.name, way_out), node)
     return as_type(context, value, dtype)
-
-
-def _fits(number: Any, dtype: DType) -> bool:
-    low, high = integer_range(dtype)
-    return bool(low <= number <= high)
 
 
 def python_scalar(

@@ -29,7 +29,7 @@ from octants.frontend.values.expression_values import (
 )
 from octants.ir.core import Value
 from octants.lang.library_function_marks import is_library_function
-from octants.types.scalars import DType, Kind, f64, integer_range
+from octants.types.scalars import DType, Kind, f64, holds
 
 _WRAPPING = ("add", "sub", "mul", "and", "or", "xor")
 """Updates of integers whose result does not depend on the upper bits of the operand."""
@@ -84,8 +84,7 @@ def _check_item(context: Context, dtype: DType, item: Any, node: ast.AST, *, wra
     number = plain(context.known(item))
     if isinstance(number, float) and number.is_integer():
         number = int(number)
-    low, high = integer_range(dtype)
-    if isinstance(number, int) and low <= number <= high:
+    if isinstance(number, int) and holds(dtype, number):
         return
     if is_number(item) and isinstance(number, int) and not (wraps and isinstance(item, int)):
         _check_literal(context, dtype, number, node)
@@ -121,8 +120,7 @@ def check_stated(context: Context, dtype: DType, item: Any, node: ast.AST) -> No
 
 
 def _check_literal(context: Context, dtype: DType, number: int, node: ast.AST) -> None:
-    low, high = integer_range(dtype)
-    is_pattern = dtype.kind is Kind.UNSIGNED and -(high + 1) // 2 <= number < 0
-    if not low <= number <= high and not is_pattern:  # as -1 stands for all bits of an unsigned one
+    is_pattern = dtype.kind is Kind.UNSIGNED and -(1 << (dtype.bits - 1)) <= number < 0
+    if not holds(dtype, number) and not is_pattern:  # as -1 stands for all bits of an unsigned one
         way_out = f"`qd.cast({number}, qd.{dtype})` cuts off what does not fit"
         context.fail(LiteralTooLarge(number, dtype.name, way_out), node)

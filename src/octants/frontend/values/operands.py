@@ -22,7 +22,7 @@ from octants.frontend.values.expression_values import (
     is_number,
 )
 from octants.ir.core import Value
-from octants.types.scalars import DType, integer_range, promote, u1
+from octants.types.scalars import DType, holds, promote, u1
 
 RunTime = Value | MatrixValue
 
@@ -68,14 +68,9 @@ def _adapted(context: Context, number: Any, known: list[DType]) -> DType:
     """The type that a number counts as: its default, unless only another operand can hold it."""
     dtype = context.type_of_number(number)
     if dtype.is_integer and dtype is not context.default_int:
-        holding = [other for other in known if other.is_integer and _holds(other, number)]
+        holding = [other for other in known if other.is_integer and holds(other, number)]
         return holding[0] if holding else dtype
     return dtype
-
-
-def _holds(dtype: DType, number: Any) -> bool:
-    low, high = integer_range(dtype)
-    return bool(low <= number <= high)
 
 
 def as_type(context: Context, x: Any, dtype: DType) -> RunTime:
