@@ -83,8 +83,8 @@ def forget(*ended: Callable[..., None]) -> None:
 
 def before_read(array: Any) -> None:
     """Announce a read."""
-    for observer in host_reads.observers:
-        observer(array)
+    if host_reads.observers:
+        host_reads(array)
 
 
 def before_write(array: Any, region: tuple[int, ...] = (), source: Any = None) -> None:

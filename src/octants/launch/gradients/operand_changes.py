@@ -246,9 +246,9 @@ class _Accesses:
 
 def _accesses(specialisation: Specialisation) -> _Accesses:
     def make() -> _Accesses:
-        first: dict[Any, bool] = {}
-        stored, loaded = set(), set()
         module = specialisation.module
+        first: dict[Any, bool] = {}
+        stored, loaded = set[Any](), set[Any]()
         used = {operand for op in module.walk() for operand in op.operands}
         for op in module.walk():
             if isinstance(op, ops.Access) and op.companion is Companion.PRIMAL:
@@ -258,12 +258,9 @@ def _accesses(specialisation: Specialisation) -> _Accesses:
                     stored.add(array)
                 elif not used.isdisjoint(op.results):
                     loaded.add(array)
-        return _Accesses(
-            *(
-                [k for k, array in enumerate(module.arrays) if array in wanted]
-                for wanted in ({each for each in first if first[each]}, stored, loaded)
-            )
-        )
+        read_first = {array for array, is_read in first.items() if is_read}
+        found = read_first, stored, loaded
+        return _Accesses(*([k for k, a in enumerate(module.arrays) if a in each] for each in found))
 
     return specialisation.derive(("accesses",), make)
 
@@ -355,7 +352,9 @@ def _changes(
         by_host = has_same_arrays and _host_wrote(memory, None, specialisation.number)
         if not writers and not by_host:
             continue
-        at = known.fields.get(memory.key) or _equal(memory, memories)
+        at = known.fields.get(memory.key) or [
+            k for k, other in memories.items() if other.key == memory.key
+        ]
         read = _read_region(at, specialisation.regions.of(arguments))
         if by_host and _host_wrote(memory, read, specialisation.number):
             yield Change(memory.name, "the host")
@@ -401,11 +400,6 @@ def _array_positions(specialisation: Specialisation) -> _ArrayPositions:
                 known.named.append((k, source))
         specialisation.fast_paths["array positions"] = known
     return known
-
-
-def _equal(memory: TapedMemory, memories: Mapping[int, TapedMemory]) -> list[int]:
-    """The positions of the arguments that are an array."""
-    return [k for k, other in memories.items() if other.key == memory.key]
 
 
 def _read_at(regions: Mapping[int, Accessed], position: int) -> ArrayRegion:
