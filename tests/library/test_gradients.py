@@ -206,9 +206,9 @@ def test_symmetric_functions_of_nearly_equal_values_in_f32(n):
                 y[i] += s[k, k] ** 3 + values[k] ** 2 + positive[k, 0]
 
     gaps = np.array([0.0, 1e-6, 3e-6, 1e-5, 1e-4, 1e-3, 1e-2])
-    turn = np.linalg.qr(random.normal(size=(n, n)))[0]
+    basis = np.linalg.qr(random.normal(size=(n, n)))[0]
     values = 1 + gaps[:, None] * np.arange(n)
-    at = (turn @ (values[:, :, None] * turn.T)).astype(np.float32)
+    at = (basis @ (values[:, :, None] * basis.T)).astype(np.float32)
     x = qd.Matrix.ndarray(n, n, qd.f32, gaps.size, needs_grad=True)
     y = qd.ndarray(qd.f32, gaps.size, needs_grad=True)
     x.from_numpy(at)
@@ -339,11 +339,11 @@ def test_derivatives_of_angles_in_f32(fast_math):
             y[i] += qd.asinh(x[i, 3]) + qd.acosh(2.0 + x[i, 3]) + qd.expm1(-x[i, 4])
 
     scales = 10.0 ** np.arange(-36.0, 37.0, 4.0)
-    sides = random.uniform(0.5, 2.0, size=(scales.size, 2)) * scales[:, None]
-    sides[::3, 1] = 0.1 / scales[::3] ** 0.5  # also of different sizes
+    operands = random.uniform(0.5, 2.0, size=(scales.size, 2)) * scales[:, None]
+    operands[::3, 1] = 0.1 / scales[::3] ** 0.5  # also of different sizes
     ones = np.where(np.arange(scales.size) % 2, 0.9999, 0.999)[:, None]
     larger = np.stack([scales, np.minimum(scales, 80.0)], axis=1)
-    x = qd.array(np.hstack([sides, ones, larger]).astype(np.float32), needs_grad=True)
+    x = qd.array(np.hstack([operands, ones, larger]).astype(np.float32), needs_grad=True)
     y = qd.ndarray(qd.f32, scales.size, needs_grad=True)
     angles(x, y)
     y.grad.fill(1.0)
